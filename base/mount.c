@@ -262,3 +262,23 @@ void mount_unescape(char *path)
         }
         *to = '\0';
 }
+
+int mount_empty_root(struct error *err)
+{
+        enum { EMPTY_BYTES = 4096, EMPTY_FILES = 2 };
+        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return error_errno(err, errno, "make the mounts private");
+        _cleanup_close_ int root = mount_tmpfs_new(
+                EMPTY_BYTES, EMPTY_FILES, 0555,
+                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        if (root < 0)
+                return root;
+        int r = mount_over_root(root, err);
+        if (r >= 0)
+                r = mount_become_root(root, err);
+        if (r >= 0 && mount_setattr(AT_FDCWD, "/", 0, &attr, sizeof(attr)) < 0)
+                r = error_errno(err, errno, "make the root read-only");
+        return r;
+}

@@ -42,6 +42,8 @@ int mount_attach(int mount, int root, const char *path, struct error *err);
  * the old root is unmounted, and "/" is the working directory. */
 int mount_over_root(int mount, struct error *err);
 int mount_become_root(int mount, struct error *err);
+/* In a mount namespace of its own: the root becomes an empty, read-only tmpfs. Returns 0 or negative errno. */
+int mount_empty_root(struct error *err);
 
 /* A tmpfs, made and attached. */
 int mount_tmpfs_at(int root, const char *path, uint64_t size, uint32_t inodes, uint32_t mode,

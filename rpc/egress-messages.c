@@ -22,10 +22,14 @@ static const char *const texts[] = {
                 "was asked for by a request that the proxy of profile \"%s\" does not take",
         [EGRESS_USED_UP] =
                 "is cut off: network.max_bytes of profile \"%s\" is used up in this session",
+        [EGRESS_PLACEHOLDER] =
+                "was sent the placeholder of a secret without TLS (profile \"%s\", secrets)",
         [EGRESS_RULE] = "is not allowed by the rules of profile \"%s\"",
         [EGRESS_UNKNOWN] =
                 "has no address: there is no such name, or no name server answers (profile \"%s\")",
         [EGRESS_UNREACHABLE] = "does not answer (profile \"%s\")",
+        [EGRESS_NO_SECRETS] =
+                "is a host of a secret, and the process that has the secrets of profile \"%s\" has ended: reset the session",
         [EGRESS_LATE] = "took too long (profile \"%s\")",
 };
 static_assert(ARRAY_SIZE(texts) == EGRESS_REASON_MAX, "one for each");

@@ -1,6 +1,6 @@
 /*
  * Between the broker and the process that has the network (supervisor/egress/egress.h): a message of fixed size for
- * each session, with three descriptors, and a page of memory that both have.
+ * each session, with three descriptors or five, and a page of memory that both have.
  *
  * The broker writes the policy into the page before it sends it, and reads the counts from it. It reads them with
  * pread(2), so that what the other process does to the page is data and nothing else.
@@ -26,9 +26,11 @@ enum egress_reason {
         EGRESS_MALFORMED,   /* a request that has two readings, or none */
         EGRESS_USED_UP,     /* max_bytes */
         EGRESS_RULE,        /* a rule about @network.connect denies it, or asks */
+        EGRESS_PLACEHOLDER, /* the placeholder of a secret in a request without TLS */
         EGRESS_UNKNOWN,     /* from here on no denial: the name has no address */
         EGRESS_UNREACHABLE, /* no address answers */
         EGRESS_LATE,        /* a deadline */
+        EGRESS_NO_SECRETS,  /* a host of a secret, and cloister-inject has ended */
         EGRESS_REASON_MAX,
 };
 
@@ -49,6 +51,10 @@ enum {
         EGRESS_FD_PAGE,         /* a memfd of sizeof(struct egress_page) that cannot be resized */
         EGRESS_FD_LEASH,        /* a pipe: its end of file ends the session's connections */
         EGRESS_FDS,
+        /* Of a session with secrets for hosts, two more: */
+        EGRESS_FD_INJECT = EGRESS_FDS, /* its pair with cloister-inject (rpc/inject-messages.h) */
+        EGRESS_FD_INJECT_LIST,         /* a sealed memfd with struct inject_list */
+        EGRESS_FDS_MAX,
 
         EGRESS_RULES_SIZE = 17408,
         EGRESS_HOSTS_MAX = 64, /* of a session, in the page */

@@ -248,7 +248,10 @@ static bool same_secrets(const struct config_profile *a, const struct config_pro
                 if (!same_text(a->secrets[i].name, b->secrets[i].name) ||
                     !same_text(x->env, y->env) || !same_text(x->file, y->file) ||
                     !same_text(x->credential, y->credential) ||
-                    !config_same_list(x->command, y->command))
+                    !config_same_list(x->command, y->command) ||
+                    !config_same_list(a->secrets[i].to, b->secrets[i].to) ||
+                    !config_same_list(a->secrets[i].in, b->secrets[i].in) ||
+                    !same_text(a->secrets[i].like, b->secrets[i].like))
                         return false;
         }
         return a->n_secrets == b->n_secrets;

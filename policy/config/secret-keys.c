@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "policy/config/keys.h"
+#include "policy/network-rules.h"
 
 enum { SECRET_NAME_MAX = 64, PATH_MAX_BYTES = 4000, WHERE_MAX = 128 };
 
@@ -133,6 +134,148 @@ int config_read_secret_arguments(struct config_reading *r, const struct config_k
         return e;
 }
 
+/* ---- hosts of requests ---- */
+
+int config_check_secret_to(struct config_reading *r, const struct config_key *key,
+                           yyjson_val *value)
+{
+        char **list = *(char ***)config_member(key, r->into);
+        struct network_host host;
+        uint16_t port;
+
+        if (!list || !*list)
+                return config_mistake(r, value, "to must name hosts: [\"api.example.com\"]");
+        for (char **item = list; *item; item++) {
+                if (!network_authority_parse(*item, strlen(*item), NETWORK_PORT_TLS, &host,
+                                             &port) ||
+                    host.kind != NETWORK_NAME || port == NETWORK_PORT_HTTP) {
+                        int e = config_mistake(
+                                r, value,
+                                "to: \"%.100s\" must be \"HOST\" or \"HOST:PORT\" for HTTPS, and a name, not an address or a pattern",
+                                *item);
+                        config_reset(key, r->into);
+                        return e;
+                }
+                char *text = NULL;
+                if (asprintf(&text, "%s:%u", host.text, port) < 0)
+                        return config_no_memory(r->reader);
+                free(*item);
+                *item = text;
+        }
+        return 0;
+}
+
+int config_check_secret_in(struct config_reading *r, const struct config_key *key,
+                           yyjson_val *value)
+{
+        char *const *list = *(char ***)config_member(key, r->into);
+        static const char *const places[] = {"headers", "query", "body"};
+
+        for (; list && *list; list++) {
+                bool is_known = false;
+                for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+                        is_known |= strcmp(*list, places[i]) == 0;
+                if (is_known)
+                        continue;
+                int e = config_mistake(r, value,
+                                       "in: \"%.100s\" must be \"headers\", \"query\" or \"body\"",
+                                       *list);
+                config_reset(key, r->into);
+                return e;
+        }
+        if (yyjson_arr_size(value) > 0)
+                return 0;
+        config_reset(key, r->into);
+        return config_mistake(r, value, "in must name places: [\"headers\"]");
+}
+
+size_t config_like_prefix(const char *like)
+{
+        size_t n = strlen(like);
+
+        while (n > 0 && like[n - 1] != '_' && like[n - 1] != '-')
+                n--;
+        return n;
+}
+
+int config_check_secret_like(struct config_reading *r, const struct config_key *key,
+                             yyjson_val *value)
+{
+        static const char plain[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~";
+        enum { VARYING_MIN = 8 };
+        const char *like = *(char **)config_member(key, r->into);
+        size_t n = strlen(like), varying = 0;
+
+        for (size_t i = config_like_prefix(like); i < n; i++)
+                varying += like[i] != '.' && like[i] != '~';
+        if (varying >= VARYING_MIN && n <= CONFIG_LIKE_MAX && strspn(like, plain) == n)
+                return 0;
+        config_reset(key, r->into);
+        return config_mistake(
+                r, value,
+                "like must be at most %d letters, digits and . ~ _ -, with at least %d letters or digits behind the last _ or -, such as \"ghp_XXXXXXXXXXXX\"",
+                CONFIG_LIKE_MAX, VARYING_MIN);
+}
+
+bool config_has_injected(const struct config_profile *profile)
+{
+        for (size_t i = 0; i < profile->n_secrets; i++)
+                if (profile->secrets[i].to && profile->network == CONFIG_NETWORK_ALLOW)
+                        return true;
+        return false;
+}
+
+static int check_host(const struct config_profile *p, const struct config_secret *secret,
+                      const char *text, struct error *err)
+{
+        struct network_rule rule;
+        struct network_host host;
+        uint16_t port;
+        bool is_named = false;
+
+        if (!network_authority_parse(text, strlen(text), 0, &host, &port))
+                return error_set(err, EINVAL, "secrets: %s: to: \"%s\"", secret->name, text);
+        for (char *const *item = p->network == CONFIG_NETWORK_ALLOW ? p->egress.allow : NULL;
+             item && *item; item++)
+                is_named |= !network_rule_parse(*item, &rule) &&
+                            network_rules_name(&rule, 1, &host, port);
+        return is_named ? 0
+                        : error_set(err, EINVAL,
+                                    "profile \"%s\": secrets: %s: to: add \"%s\" to network.allow",
+                                    p->name, secret->name, text);
+}
+
+/* Of the profile itself: one that inherits secrets may have another network, or none. */
+static bool has_own_secrets(const struct config *config, const struct config_profile *p)
+{
+        enum config_form form;
+        uint64_t bit = config_key_bit(config_find_key(CONFIG_PROFILE, "secrets", &form));
+
+        return (p->said | (p == config->profiles ? config->top.said : 0)) & bit;
+}
+
+int config_check_secret_hosts(const struct config *config, struct error *err)
+{
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                size_t n = 0;
+                bool is_own = has_own_secrets(config, p);
+                for (size_t k = 0; k < p->n_secrets; k++) {
+                        for (char *const *to = p->secrets[k].to; to && *to; to++, n++) {
+                                int r = is_own ? check_host(p, &p->secrets[k], *to, err) : 0;
+                                if (r < 0)
+                                        return r;
+                        }
+                }
+                if (n > CONFIG_SECRET_HOSTS_MAX)
+                        return error_set(err, EINVAL,
+                                         "profile \"%s\": secrets: more than %d hosts in to",
+                                         p->name, CONFIG_SECRET_HOSTS_MAX);
+        }
+        return 0;
+}
+
 /* ---- secrets ---- */
 
 static bool has_secret(const struct config_profile *profile, const char *name)
@@ -153,8 +296,7 @@ static int read_secret(struct config_reading *r, yyjson_val *name, yyjson_val *v
                 return config_mistake(r, name, "secrets: a name is " NAME_FORM);
         if (!yyjson_is_obj(value))
                 return config_mistake(
-                        r, value, "secrets: %s must be an object: {\"from\": …, \"arguments\": …}",
-                        text);
+                        r, value, "secrets: %s must be an object: {\"from\": …, \"to\": …}", text);
         if (has_secret(r->profile, text))
                 return config_mistake(r, name, "secrets: %s occurs twice", text);
         snprintf(path, sizeof(path), "secrets: %s.", text);
@@ -163,18 +305,14 @@ static int read_secret(struct config_reading *r, yyjson_val *name, yyjson_val *v
         inner.into = &secret;
         inner.wrong = false;
         int e = config_read_members(&inner, CONFIG_SECRETS, value);
-        static const char *const later[] = {"to", "in", "like"};
-        for (size_t i = 0; i < ARRAY_SIZE(later) && e >= 0; i++)
-                if (yyjson_obj_get(value, later[i]))
-                        e = config_mistake(
-                                &inner, yyjson_obj_get(value, later[i]),
-                                "%s does not exist in this version: a secret is for arguments only",
-                                later[i]);
         if (e >= 0 && !inner.wrong && !yyjson_obj_get(value, "from"))
                 e = config_mistake(&inner, value, "from is missing: {\"env\": \"VARIABLE\"}");
-        if (e >= 0 && !inner.wrong && secret.n_arguments == 0)
-                e = config_mistake(&inner, value,
-                                   "arguments is missing: {\"mail.connect\": [\"/password\"]}");
+        if (e >= 0 && !inner.wrong && !secret.to == (secret.n_arguments == 0))
+                e = config_mistake(
+                        &inner, value,
+                        "exactly one of arguments and to is needed: {\"mail.connect\": [\"/password\"]}, or [\"api.example.com\"]; for both, write two secrets");
+        if (e >= 0 && !inner.wrong && !secret.to && (secret.in || secret.like))
+                e = config_mistake(&inner, value, "in and like need to");
         r->wrong |= inner.wrong;
         secret.name = strdup(text);
         if (e < 0 || inner.wrong || !secret.name) {

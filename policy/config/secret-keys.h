@@ -3,7 +3,15 @@
 
 #include "policy/config/reader.h"
 
-config_code_fn config_read_secrets, config_check_secret_from, config_read_secret_arguments;
+config_code_fn config_read_secrets, config_check_secret_from, config_read_secret_arguments,
+        config_check_secret_to, config_check_secret_in, config_check_secret_like;
+
+/* Whether each host of "to" is one that the network of its profile allows, and no profile has too many. -EINVAL. */
+int config_check_secret_hosts(const struct config *config, struct error *err);
+/* Whether the profile has a secret with "to": it has a cloister-inject. */
+bool config_has_injected(const struct config_profile *profile);
+/* The part of "like" that all placeholders have: bytes from its beginning. */
+size_t config_like_prefix(const char *like);
 
 /* The secret of a profile whose value comes from a variable of Cloister's environment, or NULL. Profiles of the whole config are
  * searched: a variable must not reach a sandbox by another way. */

@@ -113,8 +113,13 @@ struct config_secret {
                 char **pointers; /* RFC 6901, NULL-terminated */
         } * arguments;
         size_t n_arguments;
+        char **to; /* "host:port" of HTTPS requests that get it, NULL-terminated; NULL: it is for arguments */
+        char **in;  /* "headers", "query", "body": where; NULL: in headers */
+        char *like; /* the shape of its placeholders, or NULL */
 };
 enum {
+        CONFIG_SECRET_HOSTS_MAX = 32, /* of a profile */
+        CONFIG_LIKE_MAX = 120,
         CONFIG_SECRETS_MAX = 16,
         CONFIG_SECRET_TOOLS_MAX = 16,
         CONFIG_SECRET_POINTERS_MAX = 16,

@@ -425,9 +425,11 @@ static int check_hidden(const struct rules *rules, size_t i, struct error *err)
 /* Rules that the process with the network cannot decide are refused, and not left out. */
 static int check_network(const struct rule *rule, const char *selector, struct error *err)
 {
-        if (!selector_matches(selector, RULES_NETWORK))
+        if (!selector_matches(selector, RULES_NETWORK) &&
+            !selector_matches(selector, RULES_REQUEST))
                 return error_set(err, EINVAL,
-                                 "\"%s\" can never match: there is \"" RULES_NETWORK "\"",
+                                 "\"%s\" can never match: there are \"" RULES_NETWORK
+                                 "\" and \"" RULES_REQUEST "\"",
                                  selector);
         if (rule->has_hints || rule->has_after)
                 return error_set(err, EINVAL, "\"%s\" has neither \"hints\" nor \"after\"",

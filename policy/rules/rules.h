@@ -28,6 +28,8 @@ struct rules_server {
 };
 
 #define RULES_NETWORK "@network.connect" /* a connection of code: /host and /port */
+#define RULES_REQUEST                                                                              \
+        "@network.request" /* a request to a host of a secret: also /method and /path */
 
 struct rules;
 

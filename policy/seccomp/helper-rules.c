@@ -45,6 +45,18 @@ const struct filter_rule filter_journal_all[] = {
         END_OF_RULES,
 };
 
+/* cloister-inject reads and writes the sockets that it was given, and waits for them. It opens no file, creates no process, no socket and no
+ * executable memory. */
+const struct filter_rule filter_inject_all[] = {
+        {"read write close recvfrom recvmsg sendmsg shutdown epoll_ctl epoll_wait epoll_pwait epoll_pwait2 "
+         "clock_gettime gettimeofday time getrandom getpid gettid brk munmap mremap madvise futex "
+         "rt_sigprocmask rt_sigreturn restart_syscall exit exit_group",
+         ALLOW},
+        {"fcntl", ALLOW, {EQUAL(1, 0)}, VALUES(F_GETFL, F_SETFD, F_GETFD, F_SETFL)},
+        {"mmap mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        END_OF_RULES,
+};
+
 /* cloister-unpacker reads the archives of an image, and makes files, directories and symbolic links. It creates no process, no
  * socket, no device, no hard link, no executable memory, and no set-uid or set-gid file. */
 const struct filter_rule filter_unpacker_all[] = {

@@ -4,4 +4,4 @@
 #include "policy/seccomp/rule.h"
 
 extern const struct filter_rule filter_reader_all[], filter_picture_all[], filter_journal_all[],
-        filter_unpacker_all[];
+        filter_inject_all[], filter_unpacker_all[];

@@ -44,6 +44,7 @@ enum filter_kind {
         FILTER_READER,      /* reads image.json and the notes of an image store */
         FILTER_PICTURE,   /* checks one picture */
         FILTER_JOURNAL,   /* opens and signs the files of the journal */
+        FILTER_INJECT,    /* has the secrets of HTTPS requests, between sockets that it was given */
         FILTER_UNPACKER,  /* unpacks the layers of a container image */
         FILTER_INSTALLER, /* the program that installs packages for sessions */
         FILTER_KIND_MAX,

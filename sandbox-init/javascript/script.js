@@ -1,8 +1,35 @@
 'use strict';
 /* What `cloister run` gives to code besides its text: arguments, variables of the environment, its file, standard input. */
 
+const fs = require('fs');
 const path = require('path');
 const kept = require('./intrinsics.js');
+
+const BUNDLE = '/dev/shm/cloister-certificates.pem';
+const USUAL = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/certs/ca-bundle.crt', '/etc/ssl/ca-bundle.pem', '/etc/ssl/cert.pem'];
+const VARIABLES = ['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS', 'GIT_SSL_CAINFO', 'PIP_CERT'];
+
+function ofImage() {
+  for (const path of [process.env.SSL_CERT_FILE, ...USUAL]) {
+    try {
+      return `${fs.readFileSync(path, 'latin1').trimEnd()}\n`;
+    } catch {
+      // not there
+    }
+  }
+  return '';
+}
+
+/** Secrets for HTTPS requests, before the first cell: placeholders as variables, and the certificate of the authority of their hosts, in a bundle with those
+ * of the image (docs/secrets.md). Node itself gets it apart. */
+function takeSecrets(payload) {
+  const { environment, certificate } = kept.parse(kept.utf8(payload, 0, payload.length));
+  Object.assign(process.env, environment);
+  fs.writeFileSync(BUNDLE, ofImage() + certificate, 'latin1');
+  for (const name of VARIABLES) process.env[name] = BUNDLE;
+  const tls = require('tls');
+  tls.setDefaultCACertificates?.([...tls.getCACertificates('default'), certificate]);
+}
 
 class Scripts {
   constructor(channel, files, ours) {
@@ -77,4 +104,4 @@ class Scripts {
   }
 }
 
-module.exports = { Scripts };
+module.exports = { Scripts, takeSecrets };

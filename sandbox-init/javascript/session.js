@@ -25,7 +25,7 @@ const streams = require('./streams.js');
 const timers = require('./timers.js');
 const { Files } = require('./files.js');
 const { Displays } = require('./display.js');
-const { Scripts } = require('./script.js');
+const { Scripts, takeSecrets } = require('./script.js');
 const { Namespace } = require('./namespace.js');
 const { describeValue, describeShortly } = require('./values.js');
 const { addSource, describe } = require('./tracebacks.js');
@@ -92,6 +92,7 @@ class Session {
         this._needs = { __proto__: null, number, payload };
       },
       [frames.SCRIPT]: (number, payload) => this._scripts.onFrame(payload),
+      [frames.SECRETS]: (number, payload) => takeSecrets(payload),
       [frames.HOLD]: (number) => this._stand(number),
       [frames.HELD]: () => this._stand(0),
       [frames.KEEP]: (number) => this._channel.send(frames.KEPT, number, '{"why":"failed"}'),

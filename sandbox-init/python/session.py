@@ -19,7 +19,7 @@ from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
-from cloister.frames import BRANCH, CATALOG, CHECK, DUMP, EXEC, HELD, HOLD, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
+from cloister.frames import BRANCH, CATALOG, CHECK, DUMP, EXEC, HELD, HOLD, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, SECRETS, WRITER
 from cloister.import_hook import NOTEBOOK, IPythonFinder, PatchFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
@@ -58,6 +58,12 @@ class Unpublished:
     @staticmethod
     def end():
         pass
+
+
+def _on_secrets(number, payload):
+    from cloister import secret_names
+
+    secret_names.on_frame(number, payload)
 
 
 class Session:
@@ -99,6 +105,7 @@ class Session:
         self._channel.on_file = self._files.answer
         self._script = Script(vars(__main__), self._channel, self._files)
         self._channel.on[SCRIPT] = self._script.on_frame
+        self._channel.on[SECRETS] = _on_secrets
         self._displays = Displays(self._channel, self._files, self._interrupts)
         self._cells = Cells(vars(__main__), self._main_loop, self._interrupts)
         self._cells.installer = Installer(lambda query: self._channel.call(QUERY, query))

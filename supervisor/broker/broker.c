@@ -28,6 +28,7 @@
 #include "policy/config/rule-test-keys.h"
 #include "policy/config/server.h"
 #include "supervisor/broker/control-methods.h"
+#include "supervisor/broker/inject.h"
 #include "supervisor/broker/isolate.h"
 #include "supervisor/broker/journal-start.h"
 #include "supervisor/broker/secrets.h"
@@ -56,11 +57,20 @@ void broker_end(struct broker *broker, int status)
         event_base_loopbreak(broker->base);
 }
 
-static int ask_network(void *data, uint32_t target, int page, int leash, struct error *err)
+static int ask_network(void *data, uint32_t target, const struct network_fds *fds,
+                       struct error *err)
 {
         struct broker *broker = data;
 
-        return network_open(broker->network, target, page, leash, err);
+        return network_open(broker->network, target, fds, err);
+}
+
+static int take_seat(void *data, const char *profile, const struct inject_user *user,
+                     struct inject_seat **ret, struct error *err)
+{
+        struct broker *broker = data;
+
+        return injects_seat(broker->injects, profile, user, ret, err);
 }
 
 static void on_network_lost(void *data)
@@ -251,7 +261,10 @@ static void to_secrets(struct broker *broker, const struct monitor_message *mess
 {
         uint32_t index = message->event.target;
 
-        if (index < broker->config->n_profiles)
+        if (index < broker->config->n_profiles && message->event.kind == MONITOR_INJECT_STARTED)
+                injects_take(broker->injects, broker->config->profiles[index].name,
+                             message->fds[0]);
+        else if (index < broker->config->n_profiles)
                 broker_secrets_take(broker->secrets, broker->config->profiles[index].name,
                                     message->fds[0]);
         else
@@ -339,6 +352,7 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker->mode->config_changed(broker, config);
         config_free(broker->config);
         broker->config = config;
+        injects_reload(broker->injects, config);
         if (journal_use(config, broker->base, broker->link, &err) < 0)
                 log_error("the new config: %s", err.text);
         event_set_code(config->log_code);
@@ -608,7 +622,12 @@ static int make_parts(struct broker *broker, struct error *err)
                                           on_owner_asked,
                                           on_page_done,
                                           broker_secrets_mask(broker->secrets)};
-        const struct sandbox_requests requests = {broker, ask_monitor, ask_network};
+        r = injects_new(&broker->injects, broker->base, err);
+        if (r < 0)
+                return r;
+        const struct inject_requests injects = {take_seat, inject_seat_open,
+                                                inject_seat_certificate, inject_seat_leave};
+        const struct sandbox_requests requests = {broker, ask_monitor, ask_network, injects};
 
         broker->trim = evtimer_new(broker->base, on_trim, NULL);
         broker->log_wait = evtimer_new(broker->base, on_log_wait, NULL);
@@ -658,6 +677,7 @@ static void broker_done(struct broker *broker)
                 broker->mode->free(broker);
         hub_free(broker->hub);
         broker_secrets_free(broker->secrets);
+        injects_free(broker->injects);
         link_free(broker->link);
         for (size_t i = 0; i < ARRAY_SIZE(broker->signals); i++) {
                 if (broker->signals[i])

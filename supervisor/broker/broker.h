@@ -65,6 +65,7 @@ struct broker {
         struct network *network;
         struct pictures *pictures;
         struct broker_secrets *secrets;
+        struct injects *injects;
         struct tool_parts tool_parts;
         struct egress_process egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
         size_t n_egress;

@@ -356,7 +356,8 @@ void network_listener(struct network *network, uint32_t target, int listener)
                 arm(network);
 }
 
-int network_open(struct network *network, uint32_t target, int page, int leash, struct error *err)
+int network_open(struct network *network, uint32_t target, const struct network_fds *given,
+                 struct error *err)
 {
         const struct egress_open open = {};
         const struct listener *listener = find(network, target);
@@ -365,11 +366,13 @@ int network_open(struct network *network, uint32_t target, int page, int leash, 
                 return error_set(err, ENETDOWN, "no process that has it is left");
         if (!listener)
                 return error_set(err, ENOTCONN, "there is no listener");
-        const int fds[EGRESS_FDS] = {[EGRESS_FD_LISTENER] = listener->fd,
-                                     [EGRESS_FD_PAGE] = page,
-                                     [EGRESS_FD_LEASH] = leash};
-        int r = fd_send(network->processes[0].socket, &open, sizeof(open), fds, EGRESS_FDS,
-                        MSG_DONTWAIT);
+        const int fds[EGRESS_FDS_MAX] = {[EGRESS_FD_LISTENER] = listener->fd,
+                                         [EGRESS_FD_PAGE] = given->page,
+                                         [EGRESS_FD_LEASH] = given->leash,
+                                         [EGRESS_FD_INJECT] = given->inject[0],
+                                         [EGRESS_FD_INJECT_LIST] = given->inject[1]};
+        int r = fd_send(network->processes[0].socket, &open, sizeof(open), fds,
+                        given->inject[0] >= 0 ? EGRESS_FDS_MAX : EGRESS_FDS, MSG_DONTWAIT);
         /* It has just ended: lost() follows, and the session opens its network again. */
         if (r == -EPIPE || r == -ECONNRESET)
                 return 0;

@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "supervisor/broker/isolate.h"
+#include "supervisor/session/machine/sandbox-requests.h"
 
 enum { NETWORK_ASK_MS = 3000, NETWORK_MISSED_MAX = 4, EGRESS_PROCESSES_MAX = 4 };
 
@@ -55,7 +56,8 @@ struct network *network_free(struct network *network);
 void network_listener(struct network *network, uint32_t target, int listener);
 /* The sandbox belongs to a session: its network begins, or begins again. The descriptors are borrowed. -ENETDOWN: no
  * process is left. */
-int network_open(struct network *network, uint32_t target, int page, int leash, struct error *err);
+int network_open(struct network *network, uint32_t target, const struct network_fds *fds,
+                 struct error *err);
 /* The sandbox has ended. */
 void network_forget(struct network *network, uint32_t target);
 

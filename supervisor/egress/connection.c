@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "supervisor/egress/buffers.h"
+#include "supervisor/egress/inject.h"
 #include "supervisor/egress/request.h"
 #include "supervisor/egress/resolver.h"
 #include "supervisor/egress/session.h"
@@ -47,8 +48,9 @@ struct flow {
 
         unsigned char *data;
         size_t at, n;
-        bool has_ended, is_shut; /* all was read; and written */
-        bool waits;              /* for egress_connections_wake() */
+        bool has_ended, is_shut;  /* all was read; and written */
+        bool waits;               /* for egress_connections_wake() */
+        struct egress_tail *tail; /* of a body in which placeholders are searched for; or NULL */
         struct event *readable, *writable;
         struct room room;
 };
@@ -72,6 +74,8 @@ static void flow_close(struct flow *f)
                 event_free(f->writable);
         buffers_end(&f->room);
         free(f->data);
+        free(f->tail);
+        f->tail = NULL;
         f->readable = f->writable = NULL;
         f->data = NULL;
 }
@@ -87,7 +91,10 @@ static int take_body(struct flow *f, size_t *n)
                 return -EINVAL;
         *n = (size_t)used;
         f->has_ended = f->body->state == HTTP_READER_DONE;
-        return 0;
+        return f->tail && egress_inject_finds(f->session->inject, f->tail,
+                                              (char *)f->data + f->at + f->n, *n)
+                       ? -EACCES
+                       : 0;
 }
 
 /* Returns 1: bytes came, or the end; 0: not now. */
@@ -349,8 +356,8 @@ static bool relay(struct connection *c)
                 buffers_moved(&c->in.room, &c->out.room);
                 buffers_moved(&c->out.room, &c->in.room);
         }
-        if (r == -EDQUOT)
-                note(c, EGRESS_USED_UP);
+        if (r == -EDQUOT || r == -EACCES)
+                note(c, r == -EDQUOT ? EGRESS_USED_UP : EGRESS_PLACEHOLDER);
         /* Without TLS the answer ends with the server's end. */
         bool is_over = c->in.is_shut && (c->out.is_shut || c->out.stays_open || c->out.is_held);
         if (r >= 0 && !is_over)
@@ -387,10 +394,22 @@ static int prepare_forward(struct connection *c)
         if (used < 0)
                 return -EINVAL;
         f->n = (size_t)used;
+        if (c->session->inject) {
+                f->tail = calloc(1, sizeof(*f->tail));
+                if (!f->tail)
+                        return -ENOMEM;
+                if (egress_inject_finds(c->session->inject, f->tail, (char *)f->data + f->at, f->n))
+                        return -EACCES;
+        }
         f->body = &c->reader;
         f->has_ended = c->reader.state == HTTP_READER_DONE;
         f->stays_open = true;
         return put_before(f, &text);
+}
+
+static bool is_injected(const struct connection *c)
+{
+        return egress_inject_has(c->session->inject, &c->request.host, c->request.port);
 }
 
 static int prepare_tunnel(struct connection *c)
@@ -403,7 +422,7 @@ static int prepare_tunnel(struct connection *c)
         memmove(f->data, f->data + f->at, f->n);
         f->at = 0;
         f->is_held = true;
-        c->must_be_tls = c->request.port == NETWORK_PORT_TLS;
+        c->must_be_tls = c->request.port == NETWORK_PORT_TLS || is_injected(c);
         ssize_t n = sizeof(established) - 1;
         return send(c->client, established, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n ? 0 : -EIO;
 }
@@ -443,8 +462,10 @@ static void start_relaying(struct connection *c)
         if (r >= 0)
                 r = count_begun(c);
         if (r < 0) {
-                if (r == -EINVAL || r == -EDQUOT)
-                        note(c, r == -EINVAL ? EGRESS_MALFORMED : EGRESS_USED_UP);
+                if (r == -EINVAL || r == -EDQUOT || r == -EACCES)
+                        note(c, r == -EINVAL   ? EGRESS_MALFORMED
+                                : r == -EDQUOT ? EGRESS_USED_UP
+                                               : EGRESS_PLACEHOLDER);
                 end(c);
                 return;
         }
@@ -460,9 +481,13 @@ static void on_dialed(void *data, int fd, enum egress_reason why)
         struct connection *c = data;
 
         c->dial = NULL;
-        c->server = fd;
-        if (fd >= 0)
+        if (fd >= 0 && is_injected(c)) {
+                fd = egress_inject_hand(c->session->inject, &c->request.host, c->request.port, fd);
+                why = EGRESS_NO_SECRETS;
+        } else if (fd >= 0) {
                 buffers_fix(fd);
+        }
+        c->server = fd < 0 ? -1 : fd;
         if (fd < 0)
                 refuse(c, why);
         else
@@ -529,8 +554,14 @@ static void start_request(struct connection *c)
                 refuse(c, EGRESS_RULE);
                 return;
         }
-        if (request->is_connect && request->port == NETWORK_PORT_HTTP) {
+        if ((request->is_connect && request->port == NETWORK_PORT_HTTP) ||
+            (!request->is_connect && is_injected(c))) {
                 refuse(c, EGRESS_NOT_TLS);
+                return;
+        }
+        if (egress_inject_finds(s->inject, &(struct egress_tail){}, (char *)c->out.data,
+                                c->head_size)) {
+                refuse(c, EGRESS_PLACEHOLDER);
                 return;
         }
         if (s->used >= s->max_bytes) {

@@ -15,6 +15,7 @@
 #include "base/share.h"
 #include "supervisor/egress/buffers.h"
 #include "supervisor/egress/connection.h"
+#include "supervisor/egress/inject.h"
 #include "supervisor/egress/resolver.h"
 
 enum { ACCEPT_AT_ONCE = 16, ACCEPT_AGAIN_MS = 100 };
@@ -34,6 +35,7 @@ static void close_session(struct egress_session *s)
         event_del(&s->end);
         event_del(&s->tick);
         egress_session_unmap(s);
+        egress_inject_free(s->inject);
         int fds[] = {s->listener, s->leash};
         fd_close_many(fds, ARRAY_SIZE(fds));
         free(s);
@@ -89,12 +91,13 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 }
 
 /* Takes ownership of the descriptors. An error ends nothing: the session has no network. */
-static int open_session(struct egress *egress, const int fds[EGRESS_FDS], struct error *err)
+static int open_session(struct egress *egress, const int *fds, size_t n, struct error *err)
 {
         struct egress_session *s = calloc(1, sizeof(*s));
 
         if (!s) {
-                fd_close_many((int[]){fds[0], fds[1], fds[2]}, EGRESS_FDS);
+                for (size_t i = 0; i < n; i++)
+                        close(fds[i]);
                 return error_errno(err, ENOMEM, "session");
         }
         *s = (struct egress_session){.egress = egress,
@@ -108,6 +111,12 @@ static int open_session(struct egress *egress, const int fds[EGRESS_FDS], struct
         buffers_start(s->listener);
         int r = egress_session_map(s, fds[EGRESS_FD_PAGE], err);
         close(fds[EGRESS_FD_PAGE]);
+        if (n == EGRESS_FDS_MAX) {
+                int e = egress_inject_new(&s->inject, fds[EGRESS_FD_INJECT_LIST],
+                                          fds[EGRESS_FD_INJECT], r < 0 ? &(struct error){} : err);
+                close(fds[EGRESS_FD_INJECT_LIST]);
+                r = r < 0 ? r : e;
+        }
         if (r >= 0)
                 r = fd_set_nonblocking(s->listener, 1);
         if (r >= 0 && (event_add(&s->accepting, NULL) < 0 || event_add(&s->end, NULL) < 0))
@@ -138,8 +147,8 @@ static void on_request(evutil_socket_t socket, short what, void *data)
         struct egress *e = data;
         struct egress_open request;
         struct error error = {};
-        int fds[EGRESS_FDS];
-        size_t count = EGRESS_FDS;
+        int fds[EGRESS_FDS_MAX];
+        size_t count = EGRESS_FDS_MAX;
 
         ssize_t n = fd_receive(socket, &request, sizeof(request), fds, &count, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EPROTO)
@@ -150,9 +159,9 @@ static void on_request(evutil_socket_t socket, short what, void *data)
         }
         if (n == sizeof(request) && count == 0)
                 (void)!write(socket, "", 1);
-        else if (n != sizeof(request) || count != EGRESS_FDS)
+        else if (n != sizeof(request) || (count != EGRESS_FDS && count != EGRESS_FDS_MAX))
                 fd_close_many(fds, count);
-        else if (open_session(e, fds, &error) < 0)
+        else if (open_session(e, fds, count, &error) < 0)
                 log_error("network of a session: %s", error.text);
 }
 

@@ -18,6 +18,7 @@ enum {
 };
 
 struct connection;
+struct egress_inject;
 struct resolver;
 struct room;
 
@@ -53,7 +54,8 @@ struct egress_session {
         char profile[sizeof(((struct egress_policy *)0)->profile)];
         struct network_rule rules[NETWORK_RULES_MAX];
         size_t n_rules;
-        struct rules *call_rules; /* about connections; NULL: none */
+        struct rules *call_rules;     /* about connections; NULL: none */
+        struct egress_inject *inject; /* hosts of secrets; NULL: none */
         struct egress_principal *principal;
         uint64_t max_bytes, rate;
 

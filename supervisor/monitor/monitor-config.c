@@ -260,8 +260,6 @@ int monitor_reload_config(struct monitor *m, struct error *err)
         int r = read_table(m, err);
         if (r >= 0)
                 r = read_config(m, &config, &files, err);
-        if (r >= 0)
-                monitor_secrets_forget(m);
         if (r >= 0 && !config_files_same(files, m->files)) {
                 r = take(m, config, files, err);
                 if (r >= 0) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,12 +18,14 @@
 #include "base/places.h"
 #include "base/printable.h"
 #include "policy/config/keys.h"
+#include "policy/config/secret-keys.h"
 #include "policy/config/server.h"
+#include "supervisor/monitor/monitor-inject.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 
 enum {
-        READINGS_MAX = 4 * CONFIG_PROFILES_MAX,
+        READINGS_MAX = 8 * CONFIG_PROFILES_MAX,
         VARIABLE_MAX = 64 * 1024, /* a longer one is refused by cloister-access */
         ENTRY_MAX = 120 * 1024,   /* of one variable (MAX_ARG_STRLEN) */
         ERRORS_MAX = 4096,
@@ -38,10 +41,12 @@ struct reading {
         struct monitor *monitor;
         enum reading_state state;
         uint32_t generation, profile;
+        bool injects; /* those with "to", for a cloister-inject */
+        int control;  /* the broker's end of its socket, until it is ready; or -1 */
         struct upstream *upstream;
         pid_t pid;
         struct cgroup *cgroup; /* or NULL */
-        struct event *exec, *end, *readable;
+        struct event *exec, *end, *readable, *ready;
         int errors;
         bool is_late;
         struct buffer text; /* the end of what it wrote to standard error */
@@ -143,14 +148,15 @@ static int add_secret(struct launch *l, const struct config_secret *secret)
         return r < 0 ? r : l->out.error;
 }
 
-static int prepare(struct launch *l, const struct config_profile *profile)
+static int prepare(struct launch *l, const struct config_profile *profile, bool injects)
 {
         buffer_init(&l->entries, ENTRY_MAX);
         l->out = (struct json_out){.to = &l->entries};
         json_out_begin(&l->out, NULL, '[');
         int r = 0;
         for (size_t i = 0; i < profile->n_secrets && r >= 0; i++)
-                r = add_secret(l, &profile->secrets[i]);
+                if (!profile->secrets[i].to == !injects)
+                        r = add_secret(l, &profile->secrets[i]);
         json_out_end(&l->out, ']');
         if (r >= 0)
                 r = l->out.error < 0 ? l->out.error : buffer_append(&l->entries, "", 1);
@@ -164,7 +170,7 @@ static int prepare(struct launch *l, const struct config_profile *profile)
 static int launch(struct reading *g, struct launch *l, int fds[3], struct error *err)
 {
         struct monitor *m = g->monitor;
-        int r = prepare(l, &m->config->profiles[g->profile]);
+        int r = prepare(l, &m->config->profiles[g->profile], g->injects);
         const struct config_server program = {.name = (char *)"secrets",
                                               .command = m->access_program,
                                               .env = l->variables,
@@ -176,7 +182,7 @@ static int launch(struct reading *g, struct launch *l, int fds[3], struct error 
 
 /* ---- the end ---- */
 
-static void forget_process(struct reading *g)
+static void forget_reader(struct reading *g)
 {
         loop_free_events((struct event *[]){g->exec, g->end, g->readable}, 3);
         g->exec = g->end = g->readable = NULL;
@@ -187,6 +193,13 @@ static void forget_process(struct reading *g)
         g->pid = 0;
         g->upstream = upstream_free(g->upstream);
         g->cgroup = cgroup_free(g->cgroup);
+}
+
+static void forget_process(struct reading *g)
+{
+        forget_reader(g);
+        loop_event_free(&g->ready);
+        fd_close_many(&g->control, 1);
 }
 
 static struct reading *reading_free(struct reading *g)
@@ -270,6 +283,38 @@ static void on_errors(evutil_socket_t fd, short what, void *data)
         take_errors(data);
 }
 
+/* Its first message stays for the broker. */
+static void on_ready(evutil_socket_t fd, short what, void *data)
+{
+        struct reading *g = data;
+        struct error error = {};
+        char byte;
+
+        if (what & EV_TIMEOUT)
+                error_set(&error, ETIMEDOUT, "cloister-inject did not start in time");
+        else if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+                error_set(&error, ECHILD,
+                          "its secrets cannot be used: the log has the reason of cloister-inject");
+        else if (g->generation == g->monitor->generation)
+                monitor_send(g->monitor,
+                             &(struct monitor_event){.kind = MONITOR_INJECT_STARTED,
+                                                     .target = g->profile},
+                             &g->control, 1);
+        finish(g, error_is_set(&error) ? &error : NULL);
+}
+
+static void await_ready(struct reading *g)
+{
+        const struct timeval most = {.tv_sec = OTHER_SECONDS};
+        struct error error = {};
+
+        g->ready = event_new(g->monitor->base, g->control, EV_READ, on_ready, g);
+        if (g->ready && event_add(g->ready, &most) == 0)
+                return;
+        error_errno(&error, ENOMEM, "watch");
+        finish(g, &error);
+}
+
 static void on_end(evutil_socket_t fd, short what, void *data)
 {
         struct reading *g = data;
@@ -282,6 +327,11 @@ static void on_end(evutil_socket_t fd, short what, void *data)
                 error_set(&error, ETIMEDOUT, "its secrets could not be read in time");
         } else if (r >= 0 && status != 0) {
                 tell(g, &error);
+        }
+        if (g->injects && !error_is_set(&error)) {
+                forget_reader(g);
+                await_ready(g);
+                return;
         }
         finish(g, error_is_set(&error) ? &error : NULL);
 }
@@ -321,6 +371,26 @@ static int watch(struct reading *g, struct error *err)
         return r < 0 ? r : cgroup_add(g->cgroup, g->pid, err);
 }
 
+static size_t count(const struct monitor *m)
+{
+        size_t n = 0;
+
+        for (const struct reading *g = m->secrets; g; g = g->next)
+                n++;
+        return n;
+}
+
+/* The next session of the profile has them read again. */
+static void inject_ended(struct monitor *m, uint32_t generation, uint32_t profile)
+{
+        for (struct reading *g = m->secrets, *next; g; g = next) {
+                next = g->next;
+                if (g->injects && g->generation == generation && g->profile == profile &&
+                    g->state == READING_DONE)
+                        reading_free(g);
+        }
+}
+
 static void start(struct reading *g)
 {
         struct launch l = {};
@@ -335,9 +405,13 @@ static void start(struct reading *g)
                 fds[2] = -1;
                 r = watch(g, &error);
         }
+        if (r >= 0 && g->injects)
+                r = monitor_inject_start(g->monitor, g->profile, fds[1], inject_ended, &g->control,
+                                         &error);
         if (r >= 0) {
                 g->state = READING_RUNS;
-                monitor_send(g->monitor, &event, &fds[1], 1);
+                if (!g->injects)
+                        monitor_send(g->monitor, &event, &fds[1], 1);
                 upstream_release(g->upstream);
         }
         fd_close_many(fds, ARRAY_SIZE(fds));
@@ -349,24 +423,26 @@ static void start(struct reading *g)
 
 /* ---- requests ---- */
 
-static struct reading *find(const struct monitor *m, uint32_t profile)
+static struct reading *find(const struct monitor *m, uint32_t profile, bool injects)
 {
         for (struct reading *g = m->secrets; g; g = g->next)
-                if (g->generation == m->generation && g->profile == profile)
+                if (g->generation == m->generation && g->profile == profile &&
+                    g->injects == injects)
                         return g;
         return NULL;
 }
 
-static size_t count(const struct monitor *m)
+static bool has_secret(const struct config_profile *profile, bool injects)
 {
-        size_t n = 0;
-
-        for (const struct reading *g = m->secrets; g; g = g->next)
-                n++;
-        return n;
+        if (injects)
+                return config_has_injected(profile);
+        for (size_t i = 0; i < profile->n_secrets; i++)
+                if (!profile->secrets[i].to)
+                        return true;
+        return false;
 }
 
-static struct reading *reading_new(struct monitor *m, uint32_t profile,
+static struct reading *reading_new(struct monitor *m, uint32_t profile, bool injects,
                                    monitor_secrets_again_fn *again)
 {
         struct reading *g = count(m) < READINGS_MAX ? calloc(1, sizeof(*g)) : NULL;
@@ -377,6 +453,8 @@ static struct reading *reading_new(struct monitor *m, uint32_t profile,
                               .monitor = m,
                               .generation = m->generation,
                               .profile = profile,
+                              .injects = injects,
+                              .control = -1,
                               .errors = -1,
                               .text = BUFFER_INIT(ERRORS_MAX + 1),
                               .again = again};
@@ -398,20 +476,21 @@ static int add_waiting(struct reading *g, const struct monitor_request *request)
         return 0;
 }
 
-bool monitor_secrets_hold(struct monitor *m, const struct monitor_request *request,
-                          monitor_secrets_again_fn *again)
+/* Of one of the two kinds. */
+static bool hold(struct monitor *m, const struct monitor_request *request, bool injects,
+                 monitor_secrets_again_fn *again)
 {
-        struct reading *g = find(m, request->target);
+        struct reading *g = find(m, request->target, injects);
         struct error error = {};
 
-        if (request->target >= m->config->n_profiles ||
-            m->config->profiles[request->target].n_secrets == 0 || (g && g->state == READING_DONE))
+        if (!has_secret(&m->config->profiles[request->target], injects) ||
+            (g && g->state == READING_DONE))
                 return false;
         if (g && g->state == READING_FAILED)
                 g = reading_free(g);
         bool is_new = !g;
         if (is_new)
-                g = reading_new(m, request->target, again);
+                g = reading_new(m, request->target, injects, again);
         int r = g ? add_waiting(g, request) : -ENOMEM;
         if (r < 0) {
                 error_errno(&error, -r, "wait for the secrets of the profile");
@@ -420,6 +499,13 @@ bool monitor_secrets_hold(struct monitor *m, const struct monitor_request *reque
         if (is_new && g && m->scope_pid <= 0)
                 start(g);
         return true;
+}
+
+bool monitor_secrets_hold(struct monitor *m, const struct monitor_request *request,
+                          monitor_secrets_again_fn *again)
+{
+        return request->target < m->config->n_profiles &&
+               (hold(m, request, false, again) || hold(m, request, true, again));
 }
 
 void monitor_secrets_bounds_known(struct monitor *m)

@@ -1,8 +1,9 @@
 /*
  * The secrets of profiles: read when a session is first requested, before it is made.
  *
- * cloister-access reads them (supervisor/access/secrets.h), started as a stdio server is; its output goes to the broker through
- * MONITOR_SECRETS_READ. If a value is missing, the error is the answer to each request that waits, and the next request tries again.
+ * cloister-access reads them (supervisor/access/secrets.h), started as a stdio server is. Those for arguments go to the broker through
+ * MONITOR_SECRETS_READ; those with "to" are read apart, for a cloister-inject (monitor-inject.h), whose socket the broker gets by
+ * MONITOR_INJECT_STARTED once it is ready. If a value is missing, the error is the answer to each request that waits, and the next request tries again.
  */
 #pragma once
 

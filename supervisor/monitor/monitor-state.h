@@ -57,6 +57,7 @@ struct monitor_branch {
 };
 
 struct reading;
+struct inject_process;
 
 struct monitor {
         const struct options *options;
@@ -88,6 +89,7 @@ struct monitor {
         char program[512];        /* path of `cloister`, which builds images */
         char broker_program[512]; /* path of `cloister-broker` */
         char access_program[512]; /* path of `cloister-access` */
+        char inject_program[512]; /* path of `cloister-inject` */
         char state_path[512];     /* "": none */
         char tokens_path[512];    /* of --tokens, as it was opened; "": none */
         struct {
@@ -131,6 +133,7 @@ struct monitor {
         struct memory_watch *memory; /* used where there is no control group */
         struct sums *sums;           /* of monitor-sums.c */
         struct reading *secrets;     /* of monitor-secrets.c */
+        struct inject_process *injects; /* of monitor-inject.c */
         struct monitor_branch *branches;
         uint32_t last_branch;
 

@@ -52,6 +52,7 @@
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/monitor-config.h"
+#include "supervisor/monitor/monitor-inject.h"
 #include "supervisor/monitor/monitor-journal.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
@@ -382,6 +383,9 @@ static int set_up(struct monitor *m, struct error *err)
                 r = program_path("cloister-journal", m->journal.program, sizeof(m->journal.program),
                                  err);
         if (r >= 0)
+                r = program_path("cloister-inject", m->inject_program, sizeof(m->inject_program),
+                                 err);
+        if (r >= 0)
                 r = template_files_open(&m->template_files, err);
         if (r >= 0)
                 r = monitor_load_config(m, err);
@@ -452,6 +456,7 @@ static void done(struct monitor *m)
                 monitor_journal_done(m);
                 monitor_upstreams_done(m);
                 monitor_secrets_done(m);
+                monitor_inject_done(m);
                 monitor_sessions_done(m);
         }
         monitor_service_done(m);

@@ -11,10 +11,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/capabilities.h"
@@ -23,26 +21,7 @@
 #include "base/mount.h"
 #include "supervisor/pictures/serve.h"
 
-enum { SOCKET_FD = 3, FILTER_FD, ROOT_BYTES = 4096, ROOT_FILES = 2 };
-
-static int empty_root(struct error *err)
-{
-        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-
-        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-                return error_errno(err, errno, "make the mounts private");
-        _cleanup_close_ int root = mount_tmpfs_new(
-                ROOT_BYTES, ROOT_FILES, 0555,
-                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
-        if (root < 0)
-                return root;
-        int r = mount_over_root(root, err);
-        if (r >= 0)
-                r = mount_become_root(root, err);
-        if (r >= 0 && mount_setattr(AT_FDCWD, "/", 0, &attr, sizeof(attr)) < 0)
-                r = error_errno(err, errno, "make the root read-only");
-        return r;
-}
+enum { SOCKET_FD = 3, FILTER_FD };
 
 static int become(uid_t uid, struct error *err)
 {
@@ -78,7 +57,7 @@ int main(int argc, char **argv)
                 fprintf(stderr, "cloister-pictures is started by Cloister\n");
                 return 2;
         }
-        int r = empty_root(&err);
+        int r = mount_empty_root(&err);
         if (r >= 0)
                 r = become((uid_t)strtol(argv[1], NULL, 10), &err);
         if (r >= 0)

@@ -16,6 +16,7 @@
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/frame-table.h"
 #include "supervisor/session/hold.h"
+#include "supervisor/session/machine/injected.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
@@ -198,6 +199,8 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
                 r = channel_open(&s->channel, s->context->base, fds[SESSION_RPC], &owner, err);
         if (r >= 0)
                 charge_open(&s->channel.kept, s->account);
+        if (r >= 0)
+                injected_tell(s);
         return r;
 }
 
@@ -557,6 +560,7 @@ void session_forget_sandbox(struct session *s)
         *s->installs = (struct session_installs){};
         meter_close(&s->meter);
         tasks_close(s);
+        injected_done(s);
         session_network_close(&s->network);
         s->target = s->serial = 0;
         session_forget_rest(s);

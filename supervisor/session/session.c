@@ -87,6 +87,7 @@ struct session *session_free(struct session *s)
         call_counts_done(&s->sent);
         session_labels_done(&s->labels);
         session_labels_done(&s->inherited);
+        free(s->inherited_placeholders);
         memory_account_unref(s->account);
         free(s);
         return NULL;

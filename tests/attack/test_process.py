@@ -15,7 +15,7 @@ import sys
 import harness
 import rawmcp
 
-PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-access", "cloister-journal", "cloister-pictures", "cloister-doctor", "cloister-init", "cloister-worker")
+PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-access", "cloister-inject", "cloister-journal", "cloister-pictures", "cloister-doctor", "cloister-init", "cloister-worker")
 # links() returns the descriptors of one process of the sandbox; all_links() returns those of all processes.
 LINKS = """
 import os

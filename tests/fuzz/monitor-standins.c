@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/image/image-reader.h"
+#include "supervisor/monitor/monitor-inject.h"
 #include "supervisor/monitor/monitor-journal.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
@@ -525,6 +526,18 @@ void monitor_pictures_start(struct monitor *m, const struct monitor_request *req
 }
 
 void monitor_pictures_done(struct monitor *m)
+{
+}
+
+/* The processes that have secrets: the config has none with "to". */
+
+int monitor_inject_start(struct monitor *m, uint32_t profile, int values,
+                         monitor_inject_ended_fn *ended, int *control, struct error *err)
+{
+        return error_set(err, ENOSYS, "cloister-inject");
+}
+
+void monitor_inject_done(struct monitor *m)
 {
 }
 

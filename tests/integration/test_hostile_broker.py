@@ -14,7 +14,7 @@ import unittest
 import harness
 import residue
 
-NAMES = ("cloister", "cloister-monitor", "cloister-access", "cloister-journal", "cloister-pictures", "cloister-doctor", "cloister-init", "cloister-worker", "cloister-module.so")
+NAMES = ("cloister", "cloister-monitor", "cloister-access", "cloister-inject", "cloister-journal", "cloister-pictures", "cloister-doctor", "cloister-init", "cloister-worker", "cloister-module.so")
 KILLED = 128 + 9
 
 

@@ -532,7 +532,7 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         programs = f"{self.work}/programs"
         os.mkdir(programs)
         harness.copy_programs(programs, "cloister", "cloister-monitor", "cloister-broker", "cloister-init", "cloister-worker", "cloister-module.so",
-                              "cloister-access", "cloister-journal", "cloister-pictures")
+                              "cloister-access", "cloister-inject", "cloister-journal", "cloister-pictures")
         answer = json.dumps({"digest": "0" * 64, "layers": 1})
         path = self.layout(tar(file("x")))
         tree = "the unpacker left a file that an image cannot have"

@@ -327,7 +327,7 @@ class Secrets(harness.Case):
                 ({"S": {**good, "from": {"env": "A", "file": "/x"}}}, "must have one of"),
                 ({"S": {**good, "from": {"env": "a-b"}}}, "from.env must be the name of a variable"),
                 ({"S": {**good, "from": {"file": "x"}}}, "from.file must be an absolute path"),
-                ({"S": {"from": {"env": "A"}}}, "S.arguments is missing"),
+                ({"S": {"from": {"env": "A"}}}, "exactly one of arguments and to"),
                 ({"S": {"arguments": good["arguments"]}}, "S.from is missing"),
                 ({"S": {**good, "arguments": {"mail": ["/p"]}}}, "must be one tool"),
                 ({"S": {**good, "arguments": {"mail.*": ["/p"]}}}, "must be one tool"),
@@ -336,8 +336,8 @@ class Secrets(harness.Case):
                 ({"S": {**good, "arguments": {"mail.connect": []}}}, "1 to 16 JSON pointers"),
                 ({"1S": good}, "a name is 1 to 64 letters"),
                 ({f"S{i}": good for i in range(17)}, "at most 16 secrets"),
-                ({"S": {**good, "to": ["api.example.com"]}}, "S.to does not exist in this version"),
-                ({"S": {"from": {"env": "A"}, "like": "ghp_XXXX"}}, "S.like does not exist in this version"),
+                ({"S": {**good, "to": ["api.example.com"]}}, "exactly one of arguments and to"),
+                ({"S": {**good, "like": "ghp_XXXX0000"}}, "in and like need to"),
                 (None, '"inspect" does not exist in this version'),
                 ([], "must be an object")):
             keys = {"network": {"allow": [{"host": "api.example.com", "inspect": True}]}} if secrets is None else {"secrets": secrets}

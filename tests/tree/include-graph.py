@@ -77,10 +77,12 @@ RULES = [
     ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/trust/url.h", "supervisor/oauth/"]),
     # The process that has the journal's key, and the commands that read the journal.
     ("supervisor/journal", ["base/", "rpc/journal-messages.h", "rpc/journal-record.h", "supervisor/options/", "supervisor/journal/"]),
+    # The process that has the values of secrets for HTTPS requests of code.
+    ("supervisor/inject", ["base/", "policy/network-rules.h", "rpc/inject-messages.h", "rpc/http/", "supervisor/secrets/forms.h", "supervisor/inject/"]),
     # The process that reads pictures.
     ("supervisor/pictures", ["base/", "rpc/picture-messages.h", "supervisor/pictures/"]),
     # The process that has the network of sessions.
-    ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
+    ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/inject-messages.h", "rpc/http/", "supervisor/secrets/forms.h", "supervisor/egress/"]),
     # The broker's, without privilege.
     ("supervisor/secrets", ["base/", "policy/", "supervisor/secrets/"]),
     ("supervisor/service", ["base/", "policy/", "rpc/", SERVICE]),
@@ -96,7 +98,7 @@ RULES = [
     ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION, "supervisor/trust/"]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
-    ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/records/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
+    ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE, "supervisor/secrets/placeholder.h", "supervisor/trust/records/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
     (
         "supervisor/session/calls",
         ["base/", "policy/", "rpc/", "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],

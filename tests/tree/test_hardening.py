@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 BUILD = os.environ["CLOISTER_BUILD"]
-PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-doctor", "cloister-oauth", "cloister-access", "cloister-journal", "cloister-pictures", "cloister-unpacker", "cloister-launcher", "cloister-init", "cloister-worker")
+PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-doctor", "cloister-oauth", "cloister-access", "cloister-inject", "cloister-journal", "cloister-pictures", "cloister-unpacker", "cloister-launcher", "cloister-init", "cloister-worker")
 
 
 def readelf(*arguments):

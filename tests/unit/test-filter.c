@@ -604,6 +604,27 @@ static void test_journal_policy(void)
         free(j.code);
 }
 
+static void test_inject_policy(void)
+{
+        struct program j = compile(FILTER_INJECT), e = compile(FILTER_EGRESS);
+        static const int denied[] = {SYS_socket,  SYS_socketpair, SYS_clone,     SYS_execve,
+                                     SYS_connect, SYS_openat,     SYS_open,      SYS_bind,
+                                     SYS_ptrace,  SYS_kill,       SYS_accept4,   SYS_dup,
+                                     SYS_prctl,   SYS_unshare,    SYS_setsockopt};
+
+        check_eq_int(ask(&j, SYS_recvmsg, 5, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&j, SYS_write, 5, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&j, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, 0), ALLOW);
+        check_eq_int(ask(&j, SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&j, SYS_fcntl, 5, F_SETOWN, 0, 0), FAIL(ENOSYS));
+        for (size_t at = 0; at < ARRAY_SIZE(denied); at++)
+                check_eq_int(ask(&j, denied[at], 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&e, SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0), ALLOW);
+        check_eq_int(ask(&e, SYS_socketpair, AF_UNIX, SOCK_DGRAM, 0, 0), FAIL(ENOSYS));
+        free(j.code);
+        free(e.code);
+}
+
 static void test_other_policies(void)
 {
         struct program t = compile(FILTER_TEMPLATE), b = compile(FILTER_BROKER),
@@ -718,6 +739,7 @@ int main(void)
         run(test_worker_limits);
         run(test_unpacker_policy);
         run(test_journal_policy);
+        run(test_inject_policy);
         run(test_other_policies);
         return 0;
 }

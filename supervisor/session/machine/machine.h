@@ -24,6 +24,7 @@
 #include "supervisor/session/cell/streams.h"
 #include "supervisor/session/channel/channel.h"
 #include "supervisor/session/machine/call-counts.h"
+#include "supervisor/session/machine/inject-requests.h"
 #include "supervisor/session/machine/picture-provider.h"
 #include "supervisor/session/machine/principal.h"
 #include "supervisor/session/machine/sandbox-requests.h"
@@ -153,7 +154,8 @@ struct session_network {
         int lifetime_fd;          /* its end ends all connections */
         bool has_rules;           /* rules are about its connections */
         enum cell_network change; /* the next result reports it; OVER: each does */
-        struct egress_sums all;   /* that results have reported */
+        struct session_injected injected; /* injected.c */
+        struct egress_sums all;           /* that results have reported */
         struct {
                 uint32_t id;
                 struct egress_sums sums;
@@ -252,6 +254,7 @@ struct session {
         struct calls *calls;
         struct call_counts sent; /* calls that rules with "after" count; a rollback lowers none */
         struct session_labels labels; /* of the sandbox, or of the next one if there is none */
+        struct inject_request *inherited_placeholders; /* injected.c: of a branch; or NULL */
         struct session_labels
                 inherited; /* those that the next sandbox begins with: it is a branch */
         struct session_installs *installs;

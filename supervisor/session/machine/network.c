@@ -1,5 +1,6 @@
 /* The network of a session. */
 #include "supervisor/session/machine/network.h"
+#include "supervisor/session/machine/injected.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,12 +83,20 @@ static int connect_page(struct session *s, struct error *err)
         const struct sandbox_requests *requests = &s->context->requests;
         int ends[2];
 
-        if (pipe2(ends, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "pipe");
-        int r = requests->network ? requests->network(requests->data, s->target, s->network.page,
-                                                      ends[0], err)
-                                  : error_errno(err, EOPNOTSUPP, "network");
+        struct network_fds fds = {.page = s->network.page, .inject = {-1, -1}};
+        int r = injected_connect(s, fds.inject, err);
+        if (r < 0)
+                return r;
+        if (pipe2(ends, O_CLOEXEC) < 0) {
+                r = error_errno(err, errno, "pipe");
+                fd_close_many(fds.inject, 1);
+                return r;
+        }
+        fds.leash = ends[0];
+        r = requests->network ? requests->network(requests->data, s->target, &fds, err)
+                              : error_errno(err, EOPNOTSUPP, "network");
         close(ends[0]);
+        fd_close_many(fds.inject, 1);
         if (r < 0)
                 close(ends[1]);
         else
@@ -117,6 +126,7 @@ static void connect_or_log(struct session *s)
 void session_network_init(struct session_network *n)
 {
         *n = (struct session_network){.page = -1, .lifetime_fd = -1};
+        injected_init(&n->injected);
 }
 
 void session_network_open(struct session *s)
@@ -126,6 +136,10 @@ void session_network_open(struct session *s)
         session_network_init(&s->network);
         if (!s->profile || s->profile->network != CONFIG_NETWORK_ALLOW)
                 return;
+        if (injected_open(s, &err) < 0) {
+                log_none(s, &err);
+                err = (struct error){};
+        }
         s->network.page = make_page(s, &err);
         if (s->network.page < 0)
                 log_none(s, &err);

@@ -5,6 +5,12 @@
 #include <stdint.h>
 
 #include "rpc/monitor-messages.h"
+#include "supervisor/session/machine/inject-requests.h"
+
+struct network_fds {
+        int page, leash;
+        int inject[2]; /* of a session with secrets for hosts: injected_connect(); -1: none */
+};
 
 struct sandbox_requests {
         void *data;
@@ -13,7 +19,9 @@ struct sandbox_requests {
         int (*send)(void *data, const struct monitor_request *request, uint32_t *serial);
         /* Gives the sandbox its network (rpc/egress-messages.h); descriptors are borrowed. NULL: there is none.
          * -ENETDOWN: the network of this server has ended. */
-        int (*network)(void *data, uint32_t target, int page, int leash, struct error *err);
+        int (*network)(void *data, uint32_t target, const struct network_fds *fds,
+                       struct error *err);
+        struct inject_requests injects;
 };
 
 /* For requests whose serial the caller does not need. */

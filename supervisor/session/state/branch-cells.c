@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "policy/rules/rule.h"
 #include "supervisor/session/cell/branch.h"
+#include "supervisor/session/machine/injected.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/copies.h"
 
@@ -263,6 +264,7 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
         if (r < 0)
                 return r;
         session_labels_merge(&to->inherited, &from->labels);
+        injected_inherit(to, from);
         branch->settled = on_settled;
         if (shared)
                 *shared = branch;

@@ -1,0 +1,275 @@
+/* Starts the processes that have the values of secrets with "to". */
+#include "supervisor/monitor/monitor-inject.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json-out.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "policy/seccomp/filter.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/process/child.h"
+
+enum { FIRST_GIVEN_FD = 3, FIRST_FREE_FD = 100, SETTINGS_MAX = 64 * 1024 };
+
+/* Of the process, from FIRST_GIVEN_FD on. */
+enum { GIVEN_SOCKET, GIVEN_FILTER, GIVEN_VALUES, GIVEN_CERTIFICATES, GIVEN };
+
+struct inject_process {
+        struct inject_process *next;
+        struct monitor *monitor;
+        uint32_t generation, profile;
+        pid_t pid;
+        int pidfd;
+        struct event *end;
+        monitor_inject_ended_fn *ended;
+};
+
+/* ---- what it is started with ---- */
+
+static void put_list(struct json_out *out, const char *key, char *const *list)
+{
+        json_out_begin(out, key, '[');
+        for (; list && *list; list++)
+                json_out_text(out, NULL, *list);
+        json_out_end(out, ']');
+}
+
+/* Names and hosts, no values. */
+static int make_settings(const struct config_profile *profile, struct buffer *to)
+{
+        char *const usual[] = {(char[]){"headers"}, NULL};
+        struct json_out out = {.to = to};
+
+        buffer_append_text(to, "CLOISTER_INJECT=");
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "secrets", '[');
+        for (size_t i = 0; i < profile->n_secrets; i++) {
+                const struct config_secret *secret = &profile->secrets[i];
+                if (!secret->to)
+                        continue;
+                json_out_begin(&out, NULL, '{');
+                json_out_text(&out, "name", secret->name);
+                put_list(&out, "in", secret->in ? secret->in : usual);
+                put_list(&out, "to", secret->to);
+                json_out_end(&out, '}');
+        }
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        buffer_append(to, "", 1);
+        return out.error < 0 ? out.error : to->error;
+}
+
+/* The file that libcurl and OpenSSL would take, by the usual names of distributions. */
+static int open_certificates(struct error *err)
+{
+        static const char *const usual[] = {
+                "/etc/ssl/certs/ca-certificates.crt",
+                "/etc/pki/tls/certs/ca-bundle.crt",
+                "/etc/ssl/ca-bundle.pem",
+                "/etc/ssl/cert.pem",
+        };
+        const char *named = getenv("SSL_CERT_FILE");
+        int fd = -1;
+
+        if (named && *named) {
+                fd = open(named, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+                return fd < 0 ? error_errno(err, errno, "SSL_CERT_FILE: open %s", named) : fd;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(usual) && fd < 0; i++)
+                fd = open(usual[i], O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        return fd < 0 ? error_set(
+                                err, ENOENT,
+                                "no file with certificates of authorities was found: set SSL_CERT_FILE")
+                      : fd;
+}
+
+/* ---- the process ---- */
+
+static int place(const int given[GIVEN])
+{
+        int high[GIVEN], keep[GIVEN + 1] = {STDERR_FILENO};
+
+        for (size_t i = 0; i < GIVEN; i++) {
+                keep[i + 1] = high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+                if (high[i] < 0)
+                        return -EMFILE;
+        }
+        child_close_all_but(keep, ARRAY_SIZE(keep));
+        int none = open("/dev/null", O_RDWR);
+        if (none != STDIN_FILENO || dup2(none, STDOUT_FILENO) < 0)
+                return -EBADF;
+        for (int i = 0; i < GIVEN; i++)
+                if (dup2(high[i], FIRST_GIVEN_FD + i) < 0)
+                        return -EBADF;
+        return fd_close_range(FIRST_FREE_FD, ~0U);
+}
+
+static _Noreturn void exec_inject(const struct monitor *m, const int given[GIVEN], char *settings,
+                                  int go)
+{
+        char uid[16], byte;
+        char *const words[] = {(char[]){"cloister-inject"}, uid, NULL};
+        char *const environment[] = {settings, NULL};
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setsid();
+        snprintf(uid, sizeof(uid), "%d", m->ids.mode == SANDBOX_ROOTLESS ? -1 : (int)m->ids.broker);
+        if (read(go, &byte, 1) != 1 || place(given) < 0)
+                _exit(1);
+        child_reset_signals();
+        if (userns_keep_capabilities() >= 0)
+                execve(m->inject_program, words, environment);
+        _exit(1);
+}
+
+static pid_t launch(struct monitor *m, const int given[GIVEN], char *settings, struct error *err)
+{
+        uid_t uid = m->ids.broker;
+        int ends[2];
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        _cleanup_close_ int go_read = ends[0], go = ends[1];
+        pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
+                                CLONE_NEWNET);
+        if (pid < 0)
+                return error_errno(err, -pid, "new namespaces");
+        if (pid == 0) {
+                close(go);
+                exec_inject(m, given, settings, go_read);
+        }
+        int r = children_add(m->children, pid);
+        if (r >= 0)
+                r = userns_map(pid, uid, uid, m->ids.mode == SANDBOX_ROOTLESS ? getegid() : uid, 1,
+                               err);
+        if (r >= 0)
+                r = fd_write_all(go, "g", 1);
+        if (r < 0) {
+                child_kill(pid);
+                children_remove(m->children, pid);
+                return error_is_set(err) ? r : error_errno(err, -r, "start");
+        }
+        return pid;
+}
+
+/* ---- its end ---- */
+
+static void forget(struct inject_process *p)
+{
+        struct inject_process **at = &p->monitor->injects;
+
+        while (*at != p)
+                at = &(*at)->next;
+        *at = p->next;
+        children_remove(p->monitor->children, p->pid);
+        loop_event_free(&p->end);
+        close(p->pidfd);
+        free(p);
+}
+
+static void on_end(evutil_socket_t fd, short what, void *data)
+{
+        struct inject_process *p = data;
+        int status = 0;
+
+        waitpid(p->pid, &status, 0);
+        if (status != 0)
+                log_warning("cloister-inject ended with the wait status 0x%x", (unsigned)status);
+        p->ended(p->monitor, p->generation, p->profile);
+        forget(p);
+}
+
+void monitor_inject_done(struct monitor *m)
+{
+        while (m->injects) {
+                child_kill(m->injects->pid);
+                forget(m->injects);
+        }
+}
+
+static int watch(struct monitor *m, pid_t pid, uint32_t profile, monitor_inject_ended_fn *ended,
+                 struct error *err)
+{
+        struct inject_process *p = calloc(1, sizeof(*p));
+        int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+        if (p && pidfd >= 0)
+                p->end = event_new(m->base, pidfd, EV_READ, on_end, p);
+        if (!p || !p->end || event_add(p->end, NULL) < 0) {
+                if (p)
+                        loop_event_free(&p->end);
+                free(p);
+                if (pidfd >= 0)
+                        close(pidfd);
+                child_kill(pid);
+                children_remove(m->children, pid);
+                return error_errno(err, ENOMEM, "watch");
+        }
+        p->next = m->injects;
+        p->monitor = m;
+        p->generation = m->generation;
+        p->profile = profile;
+        p->ended = ended;
+        p->pid = pid;
+        p->pidfd = pidfd;
+        m->injects = p;
+        return 0;
+}
+
+static size_t count(const struct monitor *m)
+{
+        size_t n = 0;
+
+        for (const struct inject_process *p = m->injects; p; p = p->next)
+                n++;
+        return n;
+}
+
+int monitor_inject_start(struct monitor *m, uint32_t profile, int values,
+                         monitor_inject_ended_fn *ended, int *control, struct error *err)
+{
+        _cleanup_buffer_ struct buffer settings = BUFFER_INIT(SETTINGS_MAX);
+        int pair[2];
+
+        if (count(m) >= MONITOR_INJECTS_MAX)
+                return error_set(err, EAGAIN, "%d processes with secrets run already",
+                                 MONITOR_INJECTS_MAX);
+        int r = make_settings(&m->config->profiles[profile], &settings);
+        if (r < 0)
+                return error_errno(err, -r, "settings of cloister-inject");
+        _cleanup_close_ int certificates = open_certificates(err);
+        if (certificates < 0)
+                return certificates;
+        _cleanup_close_ int filter = filter_compile(FILTER_INJECT, err);
+        if (filter < 0)
+                return filter;
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return error_errno(err, errno, "socketpair");
+        _cleanup_close_ int ours = pair[0], theirs = pair[1];
+        const int given[GIVEN] = {[GIVEN_SOCKET] = theirs,
+                                  [GIVEN_FILTER] = filter,
+                                  [GIVEN_VALUES] = values,
+                                  [GIVEN_CERTIFICATES] = certificates};
+        pid_t pid = launch(m, given, buffer_bytes(&settings), err);
+        r = pid < 0 ? pid : watch(m, pid, profile, ended, err);
+        if (r < 0)
+                return error_context(err, "start cloister-inject");
+        *control = take_fd(ours);
+        return 0;
+}

@@ -1,0 +1,453 @@
+"""Secrets for HTTPS requests of code: cloister-inject replaces the placeholder by the value, towards one host, and code never has it."""
+
+import base64
+import gzip
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import urllib.parse
+
+import harness
+import rawmcp
+
+TOKEN = "ghp_realValue0123456789+/xyz"
+KEY = "query value & more"
+FORM = 'body "value" é'
+OTHER = "the-secret-of-the-other-host"
+VALUES = TOKEN, KEY, FORM, OTHER
+
+GUEST = """
+import asyncio, base64, http.client, json, os, socket, ssl, subprocess, time, urllib.error, urllib.parse, urllib.request
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = ""
+BUNDLE = os.environ["SSL_CERT_FILE"]
+T, K, F, O = (os.environ[n] for n in ("TOKEN", "KEY", "FORM", "OTHER"))
+def fetch(url, data=None, method=None, **headers):
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return [answer.status, answer.read().decode("latin1")]
+    except urllib.error.HTTPError as e:
+        return [e.code, e.read().decode()]
+    except Exception as e:
+        return [0, f"{type(e).__name__}: {e}"]
+CONTEXT = ssl.create_default_context()
+def tunnel(port, name="localhost"):
+    s = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+    s.sendall(f"CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n".encode())
+    assert b" 200 " in s.recv(4096)
+    return CONTEXT.wrap_socket(s, server_hostname=name)
+def raw(port, *pieces, name="localhost"):
+    with tunnel(port, name) as t:
+        for piece in pieces:
+            t.sendall(piece if isinstance(piece, bytes) else piece.encode("latin1"))
+            time.sleep(0.005)
+        got = b""
+        try:
+            while data := t.recv(65536):
+                got += data
+        except OSError as e:
+            got += type(e).__name__.encode()
+        return got.decode("latin1")
+"""
+
+# Searches the memory of the session for values that the code does not contain.
+SCAN = """
+import re
+def scan(reversed_values):
+    values = [v[::-1].encode() for v in reversed_values]
+    found = []
+    for line in open("/proc/self/maps"):
+        a, b = (int(x, 16) for x in line.split()[0].split("-"))
+        if " r" not in line or "[v" in line: continue
+        try:
+            with open("/proc/self/mem", "rb", 0) as f:
+                f.seek(a)
+                data = f.read(b - a)
+        except OSError:
+            continue
+        for i, v in enumerate(values):
+            # reversed() made the value itself in this process: one copy, in `values`
+            found += [i] * data.count(v)
+    return found
+"""
+
+
+def chunked(*pieces):
+    return b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in pieces) + b"0\r\n\r\n"
+
+
+class Host:
+    """An HTTPS server. It keeps what it got, and answers by the path: /echo with all of the request, the others as a hostile server does."""
+
+    def __init__(self, tls):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.tls = tls
+        self.seen = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                peer = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(peer,), daemon=True).start()
+
+    def serve(self, peer):
+        peer.settimeout(30)
+        with peer:
+            try:
+                if self.tls:
+                    peer = self.tls.wrap_socket(peer, server_side=True)
+                while self.answer(peer):
+                    pass
+            except (OSError, ValueError):
+                pass
+
+    def read(self, peer):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = peer.recv(65536)
+            if not more:
+                return None, None
+            data += more
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+        while len(body) < (length[0] if length else 0):
+            body += peer.recv(65536)
+        self.seen.append((head, body))
+        return head, body
+
+    def answer(self, peer):
+        head, body = self.read(peer)
+        if head is None:
+            return False
+        path = head.split(b" ", 2)[1].split(b"?")[0].decode()
+        token = next((line.split(b": ", 1)[1] for line in head.split(b"\r\n") if line.lower().startswith(b"x-token: ")), b"none")
+        text = json.dumps({"head": head.decode("latin1"), "body": body.decode()}).encode()
+        kind = path.removeprefix("/")
+        if kind == "echo":
+            forms = [token, urllib.parse.quote(token, safe="").encode(), *(base64.b64encode(b"q" * i + token + b"tail") for i in range(3))]
+            peer.sendall(b"HTTP/1.1 200 OK\r\nX-Got: " + token + b"\r\nContent-Length: %d\r\n\r\n" % len(text + b"|".join(forms)) + text + b"|".join(forms))
+        elif kind == "split":
+            peer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(b"<" + token[:7], token[7:9], token[9:] + b">" + token[:5], b"." + token))
+        elif kind == "bytes":
+            peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+            for i in range(len(token)):
+                peer.sendall(token[i : i + 1])
+            peer.unwrap()
+            return False
+        elif kind == "big":
+            n = 1 << 20
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % n + b"gh" * (n // 2))
+        else:
+            peer.sendall(RAW[kind].replace(b"TOKEN", token))
+            return kind == "interim"
+        return True
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+RAW = {
+    "gzip": OK + b"Content-Encoding: gzip\r\nConnection: close\r\n\r\n" + gzip.compress(TOKEN.encode()),
+    "coding": OK + b"Transfer-Encoding: gzip\r\nConnection: close\r\n\r\nTOKEN",
+    "both": OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(b"abc"),
+    "fold": OK + b"X-A: b\r\n c\r\nContent-Length: 2\r\n\r\nok",
+    "bare": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+    "switch": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nTOKEN",
+    "huge": OK + b"X-A: " + b"a" * 200000 + b"\r\n\r\n",
+    "short": OK + b"Content-Length: 100\r\n\r\nTOKEN",
+    "none": b"",
+    "junk": b"TOKEN TOKEN\r\n\r\n",
+    "behind": OK + b"Content-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nTOKEN",
+    "trailer": OK + b"Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2;x=y\r\nok\r\n0\r\nX-T: TOKEN\r\n\r\n",
+    "interim": b"HTTP/1.1 103 Early Hints\r\nLink: TOKEN\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\nok",
+}
+REFUSED = "gzip", "coding", "both", "fold", "bare", "switch", "huge", "none", "junk"
+
+
+class Inject(harness.Case):
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.dir, 0o755)
+        self.tls = self.certificates()
+        self.host, self.second = self.start(self.tls), self.start(self.tls)
+        self.plain = self.start(None)
+
+    def start(self, tls):
+        host = Host(tls)
+        self.addCleanup(host.close)
+        return host
+
+    def certificates(self):
+        def openssl(*arguments):
+            subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self.dir)
+
+        curve = "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"
+        openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority")
+        openssl("req", *curve, "-keyout", "host.key", "-out", "host.csr", "-subj", "/CN=localhost")
+        self.write("ext", "subjectAltName=DNS:localhost\n")
+        openssl("x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "host.pem", "-days", "2", "-extfile", "ext")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.path("host.pem"), self.path("host.key"))
+        return context
+
+    def secrets(self):
+        to = [f"localhost:{self.host.port}"]
+        return {
+            "TOKEN": {"from": {"env": "T_TOKEN"}, "to": to, "like": "ghp_XXXXXXXXXXXXXXXX1111"},
+            "KEY": {"from": {"env": "T_KEY"}, "to": to, "in": ["query"]},
+            "FORM": {"from": {"env": "T_FORM"}, "to": to, "in": ["body"]},
+            "OTHER": {"from": {"env": "T_OTHER"}, "to": [f"localhost:{self.second.port}"], "in": ["headers", "query", "body"]},
+        }
+
+    def serve(self, **keys):
+        ports = self.host.port, self.second.port, self.plain.port
+        allow = [f"{name}:{port}" for name in ("localhost", "127.0.0.1") for port in ports]
+        config = self.config(profiles={"web": {"network": {"allow": allow}, "secrets": self.secrets(), **keys}}, profile="web")
+        env = harness.environment(SSL_CERT_FILE=self.path("ca.pem"), T_TOKEN=TOKEN, T_KEY=KEY, T_FORM=FORM, T_OTHER=OTHER)
+        server = rawmcp.RawServer("--log-level", "info", "--config", config, env=env, cwd=self.dir)
+        self.addCleanup(server.free)
+        server.initialize()
+        self.ask(server, GUEST)
+        return server
+
+    def ask(self, server, code, **arguments):
+        self.cell = server.cell(code, **arguments)
+        self.assertEqual(self.cell["status"], "ok", str(self.cell) + server.log())
+        self.check_absent(json.dumps(self.cell, ensure_ascii=False))
+        return self.cell.get("value", {}).get("json")
+
+    def check_absent(self, text):
+        for value in VALUES:
+            for form in (value, json.dumps(value)[1:-1], urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)):
+                self.assertNotIn(form, text)
+            for i in range(3):
+                self.assertNotIn(base64.b64encode(b"q" * i + value.encode()).decode()[4:-8], text)
+
+    def url(self, path, host=None):
+        return f"https://localhost:{(host or self.host).port}/{path}"
+
+    def test_requests(self):
+        server = self.serve()
+        echo = self.url("echo")
+        # Headers, Basic credentials, query, body in its three encodings; the same text elsewhere is refused.
+        basic = 'base64.b64encode(f"me:{T}".encode()).decode()'
+        status, text = self.ask(server, f'fetch("{echo}?k=" + K, **{{"X-Token": T, "Authorization": "Basic " + {basic}, "Accept-Encoding": "gzip"}})')
+        self.assertEqual(status, 200, text)
+        head = self.host.seen[-1][0].decode()
+        self.assertIn(f"\r\nX-token: {TOKEN}\r\n".lower(), head.lower())
+        self.assertIn(TOKEN, head)
+        self.assertIn("Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode(), head)
+        self.assertIn("?k=" + urllib.parse.quote(KEY, safe="") + " ", head)
+        self.assertIn("\r\nAccept-Encoding: identity\r\n", head)
+        self.assertNotIn("gzip", head)
+        self.assertIn("ghp_", text)
+        for type_, body, expected in (("application/json", 'json.dumps({"p": F})', json.dumps({"p": FORM}, ensure_ascii=False)),
+                                      ("application/x-www-form-urlencoded", '"p=" + F', "p=" + urllib.parse.quote(FORM, safe="")),
+                                      ("text/plain", '"<" + F + ">" + F', f"<{FORM}>{FORM}")):
+            self.assertEqual(self.ask(server, f'fetch("{echo}", ({body}).encode(), **{{"Content-Type": "{type_}"}})')[0], 200)
+            self.assertEqual(self.host.seen[-1][1].decode(), expected)
+        self.assertEqual(self.ask(server, f'fetch("{self.url("echo", self.second)}", **{{"X-Token": O}})')[0], 200)
+        self.assertIn(OTHER, self.second.seen[-1][0].decode())
+        seen = len(self.host.seen), len(self.second.seen), len(self.plain.seen)
+        for code, why in ((f'fetch("{echo}", **{{"X-A": O}})', 'got the placeholder of OTHER, and is not in "to"'),
+                          (f'fetch("{self.url("echo", self.second)}?a=" + T)', "got the placeholder of TOKEN"),
+                          (f'fetch("{self.url("echo", self.second)}", ("x" * 70000 + K).encode())', "got the placeholder of KEY"),
+                          (f'fetch("{echo}?k=" + T)', "got the placeholder of TOKEN in the query"),
+                          (f'fetch("{self.url("")}" + T)', "in the path"),
+                          (f'fetch("{echo}", T.encode())', "got the placeholder of TOKEN in the body"),
+                          (f'fetch("http://localhost:{self.plain.port}/echo", **{{"X-A": T}})', "")):
+            status, text = self.ask(server, code)
+            self.assertEqual(status, 403, (code, text))
+            self.assertIn(why, text)
+        self.assertIn("placeholder of a secret without TLS", self.cell["notice"])
+        # In a body without TLS, it ends the connection.
+        self.assertEqual(self.ask(server, f'fetch("http://localhost:{self.plain.port}/echo", b"a" * 100000 + K.encode())[0]'), 0)
+        self.assertEqual((len(self.host.seen), len(self.second.seen)), seen[:2])
+        self.assertFalse([s for s in self.plain.seen if b"cloister-" in s[1]])
+        # The control without a placeholder.
+        self.assertEqual(self.ask(server, f'fetch("http://localhost:{self.plain.port}/echo", b"a" * 100000)[0]'), 200)
+        # Another session has other placeholders.
+        mine = self.ask(server, "T")
+        self.ask(server, GUEST, session="two")
+        self.assertNotEqual(self.ask(server, "T", session="two"), mine)
+        status, text = self.ask(server, f'fetch("{echo}", **{{"X-A": "{mine}"}})', session="two")
+        self.assertEqual((status, "placeholder of another session" in text), (403, True), text)
+        # A branch has those of the session that it began with, whose memory it has.
+        self.assertEqual(self.ask(server, f'fetch("{echo}", **{{"X-Token": T}})[0]', session="three", **{"from": "default"}), 200)
+        # The value is neither in memory nor in files nor in the environment; the control is found.
+        found = self.ask(server, SCAN + f"scan({[v[::-1] for v in VALUES]!r})")
+        self.assertLessEqual(len(found), 2 * len(VALUES), found)
+        self.assertEqual(self.ask(server, f'[v for v in os.environ.values() if any(v == r[::-1] for r in {[v[::-1] for v in VALUES]!r})]'), [])
+        server.close()
+        self.check_absent(server.log())
+        self.assertIn("got the placeholder of OTHER", server.log())
+
+    def test_what_hosts_return(self):
+        server = self.serve()
+        # In each form, in headers, across chunks, byte by byte.
+        self.ask(server, f'A = dict(**{{"X-Token": T}})\nanswer = urllib.request.urlopen(urllib.request.Request("{self.url("echo")}", None, A))\ntext = answer.read().decode()')
+        self.assertEqual(self.ask(server, '[answer.headers["X-Got"] == T, text.count(T), len(text)]')[:2], [True, 6])
+        self.assertEqual(self.ask(server, f'fetch("{self.url("split")}", **A)[1] == "<" + T + ">ghp_r." + T'), True)
+        self.assertEqual(self.ask(server, f'fetch("{self.url("bytes")}", **A)[1] == T'), True)
+        self.assertEqual(self.ask(server, f'[len(fetch("{self.url("big")}", **A)[1]) for _ in range(2)]'), [1 << 20, 1 << 20])
+        for kind in REFUSED:
+            status, text = self.ask(server, f'fetch("{self.url(kind)}", **A)')
+            self.assertEqual((kind, status), (kind, 502), text)
+            self.assertIn(f"localhost:{self.host.port} ", text)
+        # Half a response is not taken for a whole one; what comes behind one is dropped.
+        self.assertIn("IncompleteRead", self.ask(server, f'fetch("{self.url("short")}", **A)')[1])
+        for kind in "behind", "trailer", "interim":
+            self.assertEqual(self.ask(server, f'fetch("{self.url(kind)}", **A)'), [200, "ok"], kind)
+        # Clients, with the certificates that the environment names. TLS of another name is not made.
+        code = f"""
+import shutil
+def run(*words): return subprocess.run(words, capture_output=True, text=True, timeout=60)
+curl = run("curl", "-sS", "-i", "-H", "X-Token: " + T, "{self.url("echo")}") if shutil.which("curl") else None
+[curl.returncode, T in curl.stdout] if curl else [0, True]"""
+        self.assertEqual(self.ask(server, code), [0, True], self.cell)
+        code = f"""
+import importlib.util
+found = {{}}
+if importlib.util.find_spec("requests"):
+    import requests
+    found["requests"] = T in requests.get("{self.url("echo")}", headers=A).text
+if importlib.util.find_spec("httpx"):
+    import httpx
+    found["httpx"] = T in httpx.get("{self.url("echo")}", headers=A).text
+if importlib.util.find_spec("aiohttp"):
+    import aiohttp
+    async def get():
+        async with aiohttp.ClientSession(trust_env=True) as s, s.get("{self.url("echo")}", headers=A) as r:
+            return T in await r.text()
+    found["aiohttp"] = asyncio.run(get())
+found"""
+        self.assertNotIn(False, self.ask(server, code).values(), self.cell)
+        server.close()
+        self.check_absent(server.log())
+
+    def test_hostile_clients(self):
+        server = self.serve(rules=[{"deny": "@network.request", "when": {"/path": {"prefix": "/no"}}}, {"ask": "@network.request", "when": {"/method": {"equals": "DELETE"}}}])
+        port, seen = self.host.port, len(self.host.seen)
+        host = f"Host: localhost:{port}\\r\\n"
+        get = f"GET /echo HTTP/1.1\\r\\n{host}"
+        cases = {
+            "CL and TE": (400, f"POST /echo HTTP/1.1\\r\\n{host}Content-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n"),
+            "two CL": (400, f"POST /echo HTTP/1.1\\r\\n{host}Content-Length: 1\\r\\nContent-Length: 2\\r\\n\\r\\nab"),
+            "TE, not chunked": (501, f"POST /echo HTTP/1.1\\r\\n{host}Transfer-Encoding: gzip, chunked\\r\\n\\r\\n0\\r\\n\\r\\n"),
+            "obs-fold": (400, get + "X-A: a\\r\\n b\\r\\n\\r\\n"),
+            "bare LF": (400, f"GET /echo HTTP/1.1\\n{host}\\n"),
+            "chunk extension": (400, f"POST /echo HTTP/1.1\\r\\n{host}Transfer-Encoding: chunked\\r\\n\\r\\n1;a=b\\r\\na\\r\\n0\\r\\n\\r\\n"),
+            "trailer": (400, f"POST /echo HTTP/1.1\\r\\n{host}Transfer-Encoding: chunked\\r\\n\\r\\n1\\r\\na\\r\\n0\\r\\nX-A: b\\r\\n\\r\\n"),
+            "HTTP/2": (400, "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n"),
+            "upgrade": (400, get + "Connection: Upgrade\\r\\nUpgrade: h2c\\r\\n\\r\\n"),
+            "other Host": (403, "GET /echo HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"),
+            "other port": (403, "GET /echo HTTP/1.1\\r\\nHost: localhost:1\\r\\n\\r\\n"),
+            "two Hosts": (400, get + host + "\\r\\n"),
+            "no Host": (400, "GET /echo HTTP/1.1\\r\\n\\r\\n"),
+            "absolute target": (400, f"GET http://evil.example/ HTTP/1.1\\r\\n{host}\\r\\n"),
+            "CONNECT": (400, f"CONNECT evil.example:443 HTTP/1.1\\r\\n{host}\\r\\n"),
+            "huge header": (431, get + "X-A: " + "a" * 20000 + "\\r\\n\\r\\n"),
+            "large body": (413, f"POST /echo HTTP/1.1\\r\\n{host}Content-Length: 1048577\\r\\n\\r\\n"),
+            "name": (403, get + "{T}: a\\r\\n\\r\\n"),
+            "rule": (403, f"GET /no/a HTTP/1.1\\r\\n{host}\\r\\n"),
+            "rule that asks": (403, f"DELETE /echo HTTP/1.1\\r\\n{host}\\r\\n"),
+        }
+        code = "def status(text): return text[9:12]\n[status(r) for r in (" + ", ".join(f'raw({port}, f"{text}")' for _, text in cases.values()) + ")]"
+        self.assertEqual(dict(zip(cases, self.ask(server, code))), {name: str(status) for name, (status, _) in cases.items()}, server.log())
+        self.assertEqual(len(self.host.seen), seen)
+        # The controls: a request in small pieces, two in one connection, one that waits for 100, chunks.
+        end = "Connection: close\\r\\n\\r\\n"
+        self.assertEqual(self.ask(server, f'raw({port}, *f"{get}X-Token: {{T}}\\r\\n{end}")[9:12]'), "200")
+        self.assertEqual(self.ask(server, f'raw({port}, "{get}\\r\\n{get}{end}").count("HTTP/1.1 200 OK")'), 2)
+        post = f"POST /echo HTTP/1.1\\r\\n{host}"
+        self.assertIn("HTTP/1.1 100 Continue", self.ask(server, f'raw({port}, "{post}Expect: 100-continue\\r\\nContent-Length: 2\\r\\n{end}", "ab")'))
+        self.assertEqual(self.host.seen[-1][1], b"ab")
+        self.assertEqual(self.ask(server, f'raw({port}, f"{post}Transfer-Encoding: chunked\\r\\n{end}" + "".join("1\\r\\n" + c + "\\r\\n" for c in F) + "0\\r\\n\\r\\n")[9:12]'), "200")
+        self.assertEqual(self.host.seen[-1][1].decode(), FORM)
+        self.assertIn(b"Content-Length: ", self.host.seen[-1][0])
+        # Bytes that are not TLS, another name, HTTP/2 by ALPN, an old version, many connections that send nothing.
+        code = f"""
+def attempt(name="localhost", **options):
+    s = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+    s.sendall(b"CONNECT localhost:{port} HTTP/1.1\\r\\n\\r\\n"); s.recv(4096)
+    if options.get("plain"):
+        s.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+        return s.recv(100).decode("latin1")[:8]
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    if options.get("alpn"): context.set_alpn_protocols(["h2"])
+    if options.get("old"):
+        context.set_ciphers("ALL:@SECLEVEL=0"); context.minimum_version = ssl.TLSVersion.TLSv1; context.maximum_version = ssl.TLSVersion.TLSv1_1
+    try:
+        return context.wrap_socket(s, server_hostname=name).version()
+    except OSError as e:
+        return "refused"
+idle = [tunnel({port}) for _ in range(20)]
+[attempt(), attempt("other.example"), attempt(alpn=True), attempt(old=True), attempt(plain=True)[:4] != "HTTP"]"""
+        self.assertEqual(self.ask(server, code), ["TLSv1.3", "refused", "refused", "refused", True])
+        self.assertEqual(self.ask(server, f'fetch("{self.url("echo")}")[0]'), 200)
+        server.close()
+        self.check_absent(server.log())
+
+    def test_names_and_process(self):
+        server = self.serve()
+        # The authority's certificate is good for the hosts only.
+        self.ask(server, 'pem = ssl.PEM_cert_to_DER_cert(open(BUNDLE).read()[open(BUNDLE).read().rindex("-----BEGIN"):])')
+        der = bytes(self.ask(server, "list(pem)"))
+        text = subprocess.run(["openssl", "x509", "-inform", "der", "-noout", "-text"], input=der, check=True, capture_output=True).stdout.decode()
+        self.assertRegex(text, "Name Constraints: critical\\s+Permitted:\\s+DNS:localhost\\s+DNS:localhost\\s+Excluded:\\s+IP:0.0.0.0/0.0.0.0")
+        self.assertIn("CA:TRUE, pathlen:0", text)
+        # The process has no network, no privilege, no descriptor of a file, and no other process may read it.
+        (pid,) = [p for p, name in harness.descendants(server.process.pid).items() if name == "cloister-inject"]
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            status = f.read()
+        self.assertIn("CapEff:\t0000000000000000", status)
+        self.assertIn("NoNewPrivs:\t1", status)
+        self.assertIn("Seccomp:\t2", status)
+        memory = int(status.split("VmRSS:")[1].split()[0])
+        self.assertLessEqual(memory, 12 * 1024 * harness.SANITIZED)
+        # Its end: requests fail, other hosts work, the next session has a new one.
+        os.kill(pid, 9)
+        self.assertTrue(harness.wait_until(lambda: "the process that has the secrets of profile" in server.log()), server.log())
+        status, text = self.ask(server, f'fetch("{self.url("echo")}", **{{"X-Token": T}})')
+        self.assertIn("502", str(status) + text)
+        self.assertIn("has ended: reset the session", text)
+        self.assertEqual(self.ask(server, f'fetch("http://localhost:{self.plain.port}/echo")[0]'), 200)
+        self.assertEqual(server.cell("1", reset=True)["status"], "ok")
+        server.close()
+
+
+class Configs(harness.Case):
+    def test_configs(self):
+        ok = {"from": {"env": "X"}, "to": ["a.example"]}
+        network = {"allow": ["a.example", "*.b.example:8443"]}
+        for secret, why in (({**ok, "arguments": {"m.t": ["/a"]}}, "exactly one of arguments and to"),
+                            ({"from": {"env": "X"}}, "exactly one of arguments and to"),
+                            ({**ok, "to": ["1.2.3.4"]}, "a name, not an address"),
+                            ({**ok, "to": ["*.example"]}, "a name, not an address"),
+                            ({**ok, "to": ["a.example:80"]}, "for HTTPS"),
+                            ({**ok, "to": []}, "to"),
+                            ({**ok, "to": ["c.example"]}, 'add "c.example:443" to network.allow'),
+                            ({**ok, "in": ["cookie"]}, "in: \"cookie\" must be"),
+                            ({**ok, "like": "ghp_XXX"}, "like must be"),
+                            ({**ok, "like": "a b"}, "like must be"),
+                            ({"from": {"env": "X"}, "arguments": {"m.t": ["/a"]}, "like": "ghp_XXXXXXXXXX"}, "in and like need to")):
+            run = self.run_cloister("run", "--config", self.config(network=network, secrets={"S": secret}), "-c", "1")
+            self.assertNotEqual(run.returncode, 0)
+            self.assertIn(why, run.stderr.decode())
+            self.assertEqual(run.stderr.decode().count("\n"), 1, run.stderr)
+        run = self.run_cloister("run", "--config", self.config(network=network, secrets={"S": ok}), "-c", "1")
+        self.assertIn("secret S: the variable X is not set", run.stderr.decode())
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,217 @@
+/* cloister-inject: placeholders in requests, values in streams, responses. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "supervisor/inject/mask.h"
+#include "supervisor/inject/placeholders.h"
+#include "supervisor/inject/response.h"
+#include "supervisor/secrets/placeholder.h"
+#include "tests/unit/test.h"
+
+static struct inject_settings settings;
+static struct value_mask *mask;
+static char placeholders[INJECT_SECRETS_MAX][INJECT_PLACEHOLDER_SIZE] = {"ph_AAAAAAAA",
+                                                                         "ph_BBBBBBBB"};
+
+static void read_settings(void)
+{
+        static const char text[] =
+                "{\"secrets\":[{\"name\":\"A\",\"in\":[\"headers\",\"body\"],\"to\":[\"a.example:443\",\"b.example:8443\"]},"
+                "{\"name\":\"B\",\"in\":[\"query\"],\"to\":[\"a.example:443\"]}]}";
+        static const char values[] = "{\"A\":\"aabaabaac\",\"B\":\"va lue&\"}";
+        struct error err = {};
+
+        check_eq_int(inject_settings_read(&settings, text, values, strlen(values), &err), 0);
+        check_eq_int((int)settings.n_hosts, 2);
+        check_eq_int(inject_settings_host(&settings, "b.example", 8443), 1);
+        check_eq_int(inject_settings_host(&settings, "b.example", 443), -1);
+        check_eq_int(value_mask_new(&mask, &settings, &err), 0);
+        struct inject_settings wrong;
+        check_eq_int(inject_settings_read(&wrong, text, "{\"A\":\"aabaabaac\"}", 17, &err),
+                     -ENOENT);
+        check_eq_int(inject_settings_read(&wrong, text, "{\"A\":\"a\\nbaabaa\"}", 17, &err),
+                     -EINVAL);
+}
+
+/* The text in pieces of this size, as it comes out. */
+static const char *masked(const char *text, size_t piece)
+{
+        static char ret[1 << 16];
+        _cleanup_buffer_ struct buffer to = BUFFER_INIT(sizeof(ret));
+        struct mask_stream *stream = mask_stream_new(mask, placeholders);
+
+        for (size_t n = strlen(text), k; n > 0; text += k, n -= k) {
+                k = n < piece ? n : piece;
+                check_eq_int(mask_stream_feed(stream, text, k, &to), 0);
+        }
+        check_eq_int(mask_stream_finish(stream, &to), 0);
+        mask_stream_free(stream);
+        snprintf(ret, sizeof(ret), "%.*s", (int)to.length, to.length ? buffer_bytes(&to) : "");
+        return ret;
+}
+
+static void test_values_in_streams(void)
+{
+        static const struct {
+                const char *text, *expected;
+        } cases[] = {
+                {"", ""},
+                {"aabaabaac", "ph_AAAAAAAA"},
+                {"aabaabaabaac.", "aabph_AAAAAAAA."},
+                {"aabaabaacaabaabaac", "ph_AAAAAAAAph_AAAAAAAA"},
+                {"aabaabaa", "aabaabaa"},
+                {"x va lue& va%20lue%26 va+lue%26y", "x ph_BBBBBBBB ph_BBBBBBBB ph_BBBBBBBBy"},
+                {"va%20lue", "va%20lue"},
+                {"qYWFiYWFiYWFj", "qph_AAAAAAAA"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                for (size_t piece = 1; piece < 40; piece++)
+                        check_eq_str(masked(cases[i].text, piece), cases[i].expected);
+}
+
+/* A host that sends a prefix of the value again and again must not make the search slow. */
+static void test_long_streams(void)
+{
+        enum { BYTES = 4 << 20 };
+        _cleanup_free_ char *text = malloc(BYTES);
+        _cleanup_buffer_ struct buffer to = BUFFER_INIT(8 << 20);
+        struct mask_stream *stream = mask_stream_new(mask, placeholders);
+        uint64_t from = clock_ms();
+
+        for (size_t i = 0; i < BYTES; i++)
+                text[i] = "aabaab"[i % 6];
+        check_eq_int(mask_stream_feed(stream, text, BYTES, &to), 0);
+        check_eq_int(mask_stream_finish(stream, &to), 0);
+        check(to.length == BYTES && memcmp(buffer_bytes(&to), text, BYTES) == 0);
+        check(clock_ms() - from < 10000);
+        mask_stream_free(stream);
+}
+
+static const char *replaced(struct placeholder_use *use, const char *text)
+{
+        static char ret[1024];
+        _cleanup_buffer_ struct buffer to = BUFFER_INIT(sizeof(ret));
+        struct error err = {};
+
+        int r = placeholders_replace_header(use, "x", text, &to, &err);
+        if (r < 0)
+                snprintf(ret, sizeof(ret), "%d %s", r, err.text);
+        else
+                snprintf(ret, sizeof(ret), "%d %.*s", r, (int)to.length, buffer_bytes(&to));
+        return ret;
+}
+
+static void test_placeholders(void)
+{
+        static struct placeholders all;
+        static struct placeholder items[3];
+        int mine = 0, other = 0;
+        struct placeholder_use use = {
+                .all = &all, .session = &mine, .host = 0, .place = INJECT_HEADERS};
+
+        all.settings = &settings;
+        check_eq_int(placeholders_add(&all, &items[0], &mine, 0, "ph_AAAAAAAA"), 0);
+        check_eq_int(placeholders_add(&all, &items[1], &mine, 1, "ph_BBBBBBBB"), 0);
+        check_eq_int(placeholders_add(&all, &items[2], &other, 0, "ph_CCCCCCCC"), 0);
+        check_eq_int(placeholders_add(&all, &(struct placeholder){}, &other, 0, "short"), -EINVAL);
+        check_eq_str(replaced(&use, "a ph_AAAAAAAA"), "1 a aabaabaac");
+        check_eq_str(replaced(&use, "ph_ph_AAAAAAAAph_AAAAAAAAph_"), "2 ph_aabaabaacaabaabaacph_");
+        check_eq_str(replaced(&use, "ph_AAAAAAA"), "0 ph_AAAAAAA");
+        check_eq_str(replaced(&use, "ph_CCCCCCCC"), "-13 got the placeholder of another session");
+        /* "me:ph_AAAAAAAA", "me:aabaabaac" */
+        check_eq_str(replaced(&use, "Basic bWU6cGhfQUFBQUFBQUE="), "1 Basic bWU6YWFiYWFiYWFj");
+        check_eq_str(replaced(&use, "Basic bWU6cGg="), "0 Basic bWU6cGg=");
+        check(strstr(replaced(&use, "ph_BBBBBBBB"), "in the headers") != NULL);
+        use.place = INJECT_QUERY;
+        use.encoding = ENCODE_PERCENT;
+        check_eq_str(replaced(&use, "k=ph_BBBBBBBB&a"), "1 k=va%20lue%26&a");
+        use.host = 1;
+        check(strstr(replaced(&use, "ph_BBBBBBBB"), "not in \"to\"") != NULL);
+        placeholders_remove(&all, &items[2]);
+        check_eq_str(replaced(&use, "ph_CCCCCCCC"), "0 ph_CCCCCCCC");
+}
+
+static void test_shapes(void)
+{
+        char a[INJECT_PLACEHOLDER_SIZE], b[INJECT_PLACEHOLDER_SIZE];
+
+        check_eq_int(placeholder_make("ghp_XXXXxxxx0000.~", a, sizeof(a)), 0);
+        check_eq_int(placeholder_make("ghp_XXXXxxxx0000.~", b, sizeof(b)), 0);
+        check(strcmp(a, b) != 0);
+        check_eq_int((int)strspn(a + 4, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), 4);
+        check_eq_int((int)strspn(a + 8, "abcdefghijklmnopqrstuvwxyz"), 4);
+        check_eq_int((int)strspn(a + 12, "0123456789"), 4);
+        check(strncmp(a, "ghp_", 4) == 0 && strcmp(a + 16, ".~") == 0);
+        check_eq_int(placeholder_make(NULL, a, sizeof(a)), 0);
+        check(strncmp(a, "cloister-", 9) == 0 && strlen(a) == 41);
+}
+
+/* The bytes that the client gets of these, in pieces of a size; "!" and why if it is refused. */
+static const char *response(const char *text, size_t piece, bool is_head)
+{
+        static char ret[8192];
+        _cleanup_buffer_ struct buffer to = BUFFER_INIT(sizeof(ret));
+        struct response r;
+        int e = 0;
+
+        response_init(&r, mask_stream_new(mask, placeholders), &to, is_head, false);
+        for (size_t n = strlen(text), k; n > 0 && e >= 0; text += k, n -= k) {
+                k = n < piece ? n : piece;
+                e = response_feed(&r, text, k);
+        }
+        if (e >= 0)
+                e = response_end(&r);
+        if (e < 0)
+                snprintf(ret, sizeof(ret), "!%s", r.why);
+        else
+                snprintf(ret, sizeof(ret), "%.*s", (int)to.length, buffer_bytes(&to));
+        response_done(&r);
+        return ret;
+}
+
+static void test_responses(void)
+{
+        static const struct {
+                const char *text, *expected;
+                bool is_head;
+        } cases[] = {
+                {"HTTP/1.1 204 Fine\r\nX-A: aabaabaac\r\nAlt-Svc: h3\r\n\r\n",
+                 "HTTP/1.1 204 Fine\r\nX-A: ph_AAAAAAAA\r\n\r\n"},
+                {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true},
+                {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n",
+                 "HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n"},
+                {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
+                 "!ended the connection before its response was complete"},
+                {"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nabc",
+                 "!sent a compressed response although none was requested"},
+                {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+                 "!sent a transfer coding other than chunked"},
+                {"HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+                 "!switched to another protocol"},
+                {"", "!ended the connection without a response"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                for (size_t piece = 1; piece < 100; piece += 7)
+                        check_eq_str(response(cases[i].text, piece, cases[i].is_head),
+                                     cases[i].expected);
+        check_eq_str(
+                response("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n<aabaabaac>", 1000, false),
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n<ph_AAAAAAAA>\r\n0\r\n\r\n");
+}
+
+int main(void)
+{
+        run(read_settings);
+        run(test_values_in_streams);
+        run(test_long_streams);
+        run(test_placeholders);
+        run(test_shapes);
+        run(test_responses);
+        return 0;
+}
