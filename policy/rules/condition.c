@@ -86,7 +86,7 @@ static bool is_plain_number(yyjson_val *value)
                !memchr(yyjson_get_raw(value), 'E', n);
 }
 
-/* Most programs read numbers as doubles. Of a text that is longer than any number of use nobody knows. */
+/* Most programs read numbers as doubles. A longer text than NUMBER_MAX counts as equal: servers read it in different ways. */
 static bool are_one_double(yyjson_val *a, yyjson_val *b, struct rules_work *work)
 {
         double x = 0, y = 0;
