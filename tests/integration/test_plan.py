@@ -132,12 +132,13 @@ class Plans(Planned):
 
     def test_plan_only_runs_nothing(self):
         before = self.sent()
-        self.ok("x = 1")
-        cell = self.plan("x = 2\nawait mcp_mail.note(text='n')\n" + LOOP, plan="only")
+        self.ok("x = 1\nopen('/workspace/out/own', 'w').write('x')")
+        cell = self.plan("x = 2\nopen('/workspace/out/copys', 'w').write('x')\nawait mcp_mail.note(text='n')\n" + LOOP, plan="only")
         self.assertEqual((cell["status"], cell["plan"]["planned"], cell["plan"]["reads"]), ("planned", 41, 1), cell)
         self.assertEqual([c["decision"] for c in cell["plan"]["calls"]], ["allowed", "read"] + ["asks"] * 40)
         self.assertEqual(cell["plan"]["calls"][2]["arguments"], {"to": "0@b", "text": "See you at nine."})
         self.assertEqual((self.value("x"), self.sent(), self.server.asked), (1, before, []))
+        self.assertEqual((self.written("own"), self.written("copys")), (True, False))
         result = self.server.call(LOOP, session=self.session, plan="only")
         self.assertFalse(result["isError"])
         self.assertIn('[plan]\n2. mail.send {"to":"0@b","text":"See you at nine."} (', result["content"][0]["text"])

@@ -86,6 +86,11 @@ void plan_run_take_outcome(struct plan_run *run, struct cell_outcome *outcome)
         if (run->has_outcome) {
                 cell_outcome_done(outcome);
                 cell_outcome_move(outcome, &run->outcome);
+                /* The session is as before, and has no file of the copy. */
+                outcome->state = sessions_is_live(run->call->server->sessions, run->key)
+                                         ? CELL_STATE_KEPT
+                                         : CELL_STATE_NONE;
+                outcome->n_files = outcome->files_total = 0;
         }
         buffer_init(&outcome->plan, PLAN_JSON_MAX);
         buffer_init(&outcome->plan_lines, PLAN_LINES_MAX + 1024);
@@ -205,7 +210,6 @@ static void on_copy_ended(void *data, struct cell *cell)
         cell_outcome_move(o, &cell->outcome);
         if (o->status == CELL_OK)
                 o->status = CELL_PLANNED;
-        o->state = CELL_STATE_NONE;
         end_call(run);
 }
 
