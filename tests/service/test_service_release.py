@@ -50,6 +50,26 @@ class Release(harness.Case):
         self.edit("CHANGELOG.md", f"## {version}", "## 9.9.9")
         self.refused("9.9.9")
 
+    def test_the_same_package_in_two_folders(self):
+        """Two clones at paths of different lengths, without a cache of the compiler, give the same Debian package, which lintian accepts."""
+        packages = []
+        for place in (self.tree, self.path("a/longer/place")):
+            if place != self.tree:
+                git(harness.SOURCE, "clone", "--quiet", harness.SOURCE, place)
+            deps = os.path.join(harness.SOURCE, "build", "deps")
+            if os.path.isdir(deps):
+                shutil.copytree(deps, f"{place}/build/deps", symlinks=True)
+            done = subprocess.run([f"{place}/packaging/deb"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                                  env={**os.environ, "CCACHE_DISABLE": "1"}, timeout=harness.patient(3600))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (name,) = os.listdir(f"{place}/build/packages")
+            packages.append((name, f"{place}/build/packages/{name}"))
+        content = [open(path, "rb").read() for _, path in packages]
+        self.assertEqual(packages[0][0], packages[1][0])
+        self.assertTrue(content[0] == content[1], "the packages differ: diffoscope names the files")
+        done = subprocess.run(["lintian", "--fail-on", "error,warning", packages[0][1]], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     @unittest.skipUnless(os.path.exists(f"{TOOLS}/complete"), "build/wheel-tools: './quickstart package wheel' makes it")
     def test_the_same_bytes(self):
         sums = []
