@@ -385,6 +385,7 @@ static void test_schema(void)
                 "earlier",     "checkpoint",
                 "receipt",     "sent",
                 "network",     "branches",
+                "plan",
         };
         struct error err = {};
         _cleanup_json_ yyjson_doc *doc = NULL;
