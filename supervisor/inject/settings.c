@@ -82,6 +82,17 @@ static int add_secret(struct inject_settings *s, yyjson_val *entry, yyjson_val *
         return secret->value ? 0 : error_errno(err, ENOMEM, "secrets");
 }
 
+static void forget_values(struct inject_settings *settings)
+{
+        for (size_t i = 0; i < settings->n_secrets; i++) {
+                struct inject_secret *secret = &settings->secrets[i];
+                if (secret->value)
+                        explicit_bzero(secret->value, secret->n_value);
+                free(secret->value);
+        }
+        *settings = (struct inject_settings){};
+}
+
 int inject_settings_read(struct inject_settings *ret, const char *text, const char *values,
                          size_t n_values, struct error *err)
 {
@@ -100,5 +111,7 @@ int inject_settings_read(struct inject_settings *ret, const char *text, const ch
         yyjson_arr_foreach (yyjson_obj_get(yyjson_doc_get_root(doc), "secrets"), i, n, entry)
                 if (r >= 0)
                         r = add_secret(ret, entry, yyjson_doc_get_root(all), err);
+        if (r < 0)
+                forget_values(ret);
         return r;
 }

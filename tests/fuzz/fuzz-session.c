@@ -2,7 +2,7 @@
  * A session: what a worker sends, in every state. Each line is an event:
  *
  *     f TYPE ID PAYLOAD   a frame; TYPE is hexadecimal, ID is added to the number of the running cell
- *     r ROW ID CHOICES    a frame of a row of frames.def; each two bits of CHOICES, which is
+ *     r TYPE ID CHOICES   the same with the members of that type in frames.def; each two bits of CHOICES, which is
  *                         hexadecimal, choose a member's value (send_row)
  *     h LENGTH TYPE FLAGS RESERVED   a header alone
  *     b BYTES             bytes as they are
@@ -99,12 +99,17 @@ static void send_row(const char *text)
 #undef FRAME
         };
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(LINE_MAX_BYTES);
-        unsigned row = 0;
+        unsigned type_number = 0;
+        size_t row = 0;
         unsigned long long choices = 0;
         char name[32], type[16];
         int id = 0, used = 0;
 
-        if (sscanf(text, "%u %d %llx", &row, &id, &choices) < 3 || row >= ARRAY_SIZE(rows))
+        if (sscanf(text, "%x %d %llx", &type_number, &id, &choices) < 3)
+                return;
+        while (row < ARRAY_SIZE(rows) && rows[row].type != type_number)
+                row++;
+        if (row == ARRAY_SIZE(rows))
                 return;
         buffer_printf(&b, "{");
         for (const char *at = rows[row].members;
