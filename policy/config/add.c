@@ -746,13 +746,11 @@ static int check_server(struct config *config, const struct config_reference *re
                 if (strcmp(names[i], reference->to) == 0)
                         return 0;
         }
-        const char *meant = did_you_mean(reference->to, names);
-        int r = meant ? asprintf(
-                                &text,
-                                "%s: profile \"%s\": there is no server \"%s\"; did you mean \"%s\"?",
-                                reference->place, reference->from, reference->to, meant)
-                      : asprintf(&text, "%s: profile \"%s\": there is no server \"%s\"",
-                                 reference->place, reference->from, reference->to);
+        const char *meant = did_you_mean(reference->to, names), *from = reference->from;
+        int r = asprintf(&text, "%s: %s%s%sthere is no server \"%s\"%s%s%s", reference->place,
+                         from ? "profile \"" : "", from ? from : "", from ? "\": " : "",
+                         reference->to, meant ? "; did you mean \"" : "", meant ? meant : "",
+                         meant ? "\"?" : "");
         return config_add_warning(config, r < 0 ? NULL : text);
 }
 

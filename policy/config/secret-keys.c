@@ -105,7 +105,10 @@ static int read_argument(struct config_reading *r, struct config_secret *secret,
                 return e;
         new->tool = strdup(tool);
         secret->n_arguments += 1;
-        return new->tool ? 0 : config_no_memory(r->reader);
+        _cleanup_free_ char *server = strndup(tool, strcspn(tool, "."));
+        if (!new->tool || !server)
+                return config_no_memory(r->reader);
+        return config_refer(r->reader, CONFIG_SERVER_OF_PROFILE, r->profile->name, server, name);
 }
 
 int config_read_secret_arguments(struct config_reading *r, const struct config_key *key,
@@ -169,7 +172,7 @@ int config_check_secret_in(struct config_reading *r, const struct config_key *ke
                            yyjson_val *value)
 {
         char *const *list = *(char ***)config_member(key, r->into);
-        static const char *const places[] = {"headers", "query", "body"};
+        static const char *const places[] = {"header", "query", "body"};
 
         for (; list && *list; list++) {
                 bool is_known = false;
@@ -178,7 +181,7 @@ int config_check_secret_in(struct config_reading *r, const struct config_key *ke
                 if (is_known)
                         continue;
                 int e = config_mistake(r, value,
-                                       "in: \"%.100s\" must be \"headers\", \"query\" or \"body\"",
+                                       "in: \"%.100s\" must be \"header\", \"query\" or \"body\"",
                                        *list);
                 config_reset(key, r->into);
                 return e;
@@ -186,7 +189,7 @@ int config_check_secret_in(struct config_reading *r, const struct config_key *ke
         if (yyjson_arr_size(value) > 0)
                 return 0;
         config_reset(key, r->into);
-        return config_mistake(r, value, "in must name places: [\"headers\"]");
+        return config_mistake(r, value, "in must name places: [\"header\"]");
 }
 
 size_t config_like_prefix(const char *like)
@@ -236,8 +239,7 @@ static int check_host(const struct config_profile *p, const struct config_secret
 
         if (!network_authority_parse(text, strlen(text), 0, &host, &port))
                 return error_set(err, EINVAL, "secrets: %s: to: \"%s\"", secret->name, text);
-        for (char *const *item = p->network == CONFIG_NETWORK_ALLOW ? p->egress.allow : NULL;
-             item && *item; item++)
+        for (char *const *item = p->egress.allow; item && *item; item++)
                 is_named |= !network_rule_parse(*item, &rule) &&
                             network_rules_name(&rule, 1, &host, port);
         return is_named ? 0
@@ -255,18 +257,34 @@ static bool has_own_secrets(const struct config *config, const struct config_pro
         return (p->said | (p == config->profiles ? config->top.said : 0)) & bit;
 }
 
-int config_check_secret_hosts(const struct config *config, struct error *err)
+static int warn_of_network(struct config *config, const struct config_profile *p,
+                           const struct config_secret *secret)
+{
+        char *text = NULL;
+        int r = asprintf(&text,
+                         "profile \"%s\": secrets: %s has no use: the profile's network is not "
+                         "{\"allow\": …}",
+                         p->name, secret->name);
+
+        return config_add_warning(config, r < 0 ? NULL : text);
+}
+
+int config_check_secret_hosts(struct config *config, struct error *err)
 {
         for (size_t i = 0; i < config->n_profiles; i++) {
                 const struct config_profile *p = &config->profiles[i];
                 size_t n = 0;
                 bool is_own = has_own_secrets(config, p);
+                bool has_network = p->network == CONFIG_NETWORK_ALLOW;
                 for (size_t k = 0; k < p->n_secrets; k++) {
-                        for (char *const *to = p->secrets[k].to; to && *to; to++, n++) {
-                                int r = is_own ? check_host(p, &p->secrets[k], *to, err) : 0;
-                                if (r < 0)
-                                        return r;
-                        }
+                        const struct config_secret *secret = &p->secrets[k];
+                        int r = 0;
+                        if (is_own && secret->to && !has_network)
+                                r = warn_of_network(config, p, secret);
+                        for (char *const *to = secret->to; r >= 0 && to && *to; to++, n++)
+                                r = is_own && has_network ? check_host(p, secret, *to, err) : 0;
+                        if (r < 0)
+                                return r;
                 }
                 if (n > CONFIG_SECRET_HOSTS_MAX)
                         return error_set(err, EINVAL,

@@ -114,7 +114,7 @@ struct config_secret {
         } * arguments;
         size_t n_arguments;
         char **to; /* "host:port" of HTTPS requests that get it, NULL-terminated; NULL: it is for arguments */
-        char **in;  /* "headers", "query", "body": where; NULL: in headers */
+        char **in;  /* "header", "query", "body": where; NULL: in the header */
         char *like; /* the shape of its placeholders, or NULL */
 };
 enum {

@@ -98,7 +98,7 @@ static const char *place_name(enum inject_place place)
 {
         return place == INJECT_QUERY     ? "query"
                : place == INJECT_BODY    ? "body"
-               : place == INJECT_HEADERS ? "headers"
+               : place == INJECT_HEADERS ? "header"
                                          : "path or in the name of a header";
 }
 

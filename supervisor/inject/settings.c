@@ -45,7 +45,7 @@ static unsigned place_of(const char *text)
                 return INJECT_QUERY;
         if (text && strcmp(text, "body") == 0)
                 return INJECT_BODY;
-        return text && strcmp(text, "headers") == 0 ? INJECT_HEADERS : 0;
+        return text && strcmp(text, "header") == 0 ? INJECT_HEADERS : 0;
 }
 
 static int add_secret(struct inject_settings *s, yyjson_val *entry, yyjson_val *values,

@@ -53,7 +53,7 @@ static void put_list(struct json_out *out, const char *key, char *const *list)
 /* Names and hosts, no values. */
 static int make_settings(const struct config_profile *profile, struct buffer *to)
 {
-        char *const usual[] = {(char[]){"headers"}, NULL};
+        char *const usual[] = {(char[]){"header"}, NULL};
         struct json_out out = {.to = to};
 
         buffer_append_text(to, "CLOISTER_INJECT=");

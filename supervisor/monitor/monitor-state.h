@@ -130,9 +130,9 @@ struct monitor {
                 *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
         uint32_t *slots; /* the slot of the newest sandbox with this handle modulo sessions_max */
         uint32_t last_handle;
-        struct memory_watch *memory; /* used where there is no control group */
-        struct sums *sums;           /* of monitor-sums.c */
-        struct reading *secrets;     /* of monitor-secrets.c */
+        struct memory_watch *memory;    /* used where there is no control group */
+        struct sums *sums;              /* of monitor-sums.c */
+        struct reading *secrets;        /* of monitor-secrets.c */
         struct inject_process *injects; /* of monitor-inject.c */
         struct monitor_branch *branches;
         uint32_t last_branch;

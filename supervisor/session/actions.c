@@ -754,6 +754,7 @@ static void thaw(struct session *s, const struct session_details *details)
 
 const struct session_table session_table = {
         .time_in_state = time_in_state_ms,
+        .may_be_left = tasks_may_be_left,
         .hold = session_hold,
         .release = session_release,
         .drop_hold = session_hold_drop,

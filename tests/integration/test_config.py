@@ -91,7 +91,7 @@ class Look(Config):
         path = self.own(
             '{ // mine\n"timeout": "soon",\n"limits": {"memroy": 1,\n"pids": 1},\n"mcpServers": {\n'
             '"a": {"command": "x",\n"args": "y", "timeot": 3},\n"b": {"url": "ftp://x/mcp"}},\n"profile": "dta",\n'
-            '"profiles": {"data": {"servers": ["aa"]}}}'
+            '"profiles": {"data": {"servers": ["aa"]}},\n"secrets": {"S": {"from": {"env": "E"}, "arguments": {"aa.x": ["/p"]}}}}'
         )
         text = self.out("check", status=1)
         for line in (
@@ -103,11 +103,12 @@ class Look(Config):
             f'error: {path}: line 8: server "b": its url must begin with https:// or http://',
             f'error: {path}: line 9: there is no profile "dta"; did you mean "data"?',
             f'warning: {path}: line 10: profile "data": there is no server "aa"; did you mean "a"?',
-            "1 file, 2 servers: 5 errors, 3 warnings",
+            f'warning: {path}: line 11: there is no server "aa"; did you mean "a"?',
+            "1 file, 2 servers: 5 errors, 4 warnings",
         ):
             self.assertIn(line, text)
         report = json.loads(self.out("check", "--json", status=1))
-        self.assertEqual((report["errors"], report["warnings"], report["files"]), (5, 3, [path]))
+        self.assertEqual((report["errors"], report["warnings"], report["files"]), (5, 4, [path]))
         first = report["findings"][0]
         self.assertEqual((first["severity"], first["file"], first["line"]), ("error", path, 2))
         self.assertTrue(first["message"].startswith("timeout must be"))

@@ -205,7 +205,7 @@ class Inject(harness.Case):
             "TOKEN": {"from": {"env": "T_TOKEN"}, "to": to, "like": "ghp_XXXXXXXXXXXXXXXX1111"},
             "KEY": {"from": {"env": "T_KEY"}, "to": to, "in": ["query"]},
             "FORM": {"from": {"env": "T_FORM"}, "to": to, "in": ["body"]},
-            "OTHER": {"from": {"env": "T_OTHER"}, "to": [f"localhost:{self.second.port}"], "in": ["headers", "query", "body"]},
+            "OTHER": {"from": {"env": "T_OTHER"}, "to": [f"localhost:{self.second.port}"], "in": ["header", "query", "body"]},
         }
 
     def serve(self, **keys):

@@ -25,6 +25,7 @@ MEMBERS = {
     "name": "the name", "key": "the name", "server": "not its own", "profile": "of the config", "calls_max": "of the file",
     "cells_per_minute": "of the file", "cells_until_us": "a count", "sessions_max": "of the file", "n_calls": "a count", "n_kept": "a count", "n_clients": "a count", "resources_serial": "a count", "round": "a count",
     "store": "output file", "tasks": "task", "published": "choice", "states": "request_state",
+    "late": "ended questions, freed with it",
 }
 # All structs that refer to a principal.
 HOLDERS = {

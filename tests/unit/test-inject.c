@@ -19,7 +19,7 @@ static char placeholders[INJECT_SECRETS_MAX][INJECT_PLACEHOLDER_SIZE] = {"ph_AAA
 static void read_settings(void)
 {
         static const char text[] =
-                "{\"secrets\":[{\"name\":\"A\",\"in\":[\"headers\",\"body\"],\"to\":[\"a.example:443\",\"b.example:8443\"]},"
+                "{\"secrets\":[{\"name\":\"A\",\"in\":[\"header\",\"body\"],\"to\":[\"a.example:443\",\"b.example:8443\"]},"
                 "{\"name\":\"B\",\"in\":[\"query\"],\"to\":[\"a.example:443\"]}]}";
         static const char values[] = "{\"A\":\"aabaabaac\",\"B\":\"va lue&\"}";
         struct error err = {};
@@ -125,7 +125,7 @@ static void test_placeholders(void)
         /* "me:ph_AAAAAAAA", "me:aabaabaac" */
         check_eq_str(replaced(&use, "Basic bWU6cGhfQUFBQUFBQUE="), "1 Basic bWU6YWFiYWFiYWFj");
         check_eq_str(replaced(&use, "Basic bWU6cGg="), "0 Basic bWU6cGg=");
-        check(strstr(replaced(&use, "ph_BBBBBBBB"), "in the headers") != NULL);
+        check(strstr(replaced(&use, "ph_BBBBBBBB"), "in the header") != NULL);
         use.place = INJECT_QUERY;
         use.encoding = ENCODE_PERCENT;
         check_eq_str(replaced(&use, "k=ph_BBBBBBBB&a"), "1 k=va%20lue%26&a");

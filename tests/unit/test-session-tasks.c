@@ -221,6 +221,32 @@ static void test_the_interpreter_grows_between_two_looks(void)
         fake_done(&f);
 }
 
+/* Without a group, a session rests if its code may have left processes: also where init's answer is missing. */
+static void test_rests_without_an_answer(void)
+{
+        static const struct {
+                bool is_answered;
+                uint32_t last;
+                int rests;
+        } cases[] = {{true, 2, 0}, {true, 3, 1}, {true, 0, 1}, {false, 0, 1}};
+        struct fake f;
+        struct end end;
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                open_with(&f, NO_COPIES, MONITOR_USAGE_PROC);
+                warm_up(&f);
+                count(&f, 2, 0);
+                fake_run_ms(&f, SESSION_QUIET_MS + 1000);
+                check_eq_int(f.rests, 0);
+                run_cell(&f, &end, 10);
+                if (cases[i].is_answered)
+                        count(&f, cases[i].last, 0);
+                fake_run_ms(&f, SESSION_QUIET_MS + 3000);
+                check_eq_int(f.rests, cases[i].rests);
+                fake_done(&f);
+        }
+}
+
 int main(void)
 {
         run(test_a_long_cell_is_counted);
@@ -231,5 +257,6 @@ int main(void)
         run(test_the_last_cell);
         run(test_sampled_memory);
         run(test_the_interpreter_grows_between_two_looks);
+        run(test_rests_without_an_answer);
         return 0;
 }

@@ -75,7 +75,7 @@ static void wait_for_rest(struct session *s, uint32_t ms)
         evtimer_add(s->rest.timer, &t);
 }
 
-/* Without a group the counter is the worker's: of other processes it is only known whether there were any. */
+/* Without a group the counter is the worker's: of other processes it is only known whether there were any, if that. */
 static bool uses_time(struct session *s)
 {
         enum monitor_usage kind = session_usage_kind(s);
@@ -90,7 +90,8 @@ static bool uses_time(struct session *s)
         r->wait_ms = is_first                        ? REST_FIRST_MS
                      : r->wait_ms < REST_LAST_MS / 2 ? r->wait_ms * 2
                                                      : REST_LAST_MS;
-        return kind == MONITOR_USAGE_PROC && s->tasks.total > 0 ? true : !is_first && used > most;
+        return (kind == MONITOR_USAGE_PROC && s->table->may_be_left(s, !is_first)) ||
+               (!is_first && used > most);
 }
 
 static void set_rest(struct session *s, bool is_on)

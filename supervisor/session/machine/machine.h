@@ -85,6 +85,7 @@ struct session_table {
         void (*actions[SESSION_EVENT_MAX][SESSION_STATE_MAX])(
                 struct session *session, const struct session_details *details);
         uint64_t (*time_in_state)(const struct session *session);
+        bool (*may_be_left)(struct session *session, bool was_asked); /* tasks_may_be_left() */
         /* session_hold() and the others of hold.h, for what is below it. */
         int (*hold)(struct session *session, struct hold_request *request, struct error *err);
         void (*release)(struct hold_request *request);
@@ -140,6 +141,7 @@ struct session_tasks {
         uint32_t last;      /* number of the newest, as reported last */
         uint64_t uncounted; /* created since then, and in no receipt yet */
         uint64_t total, asked_us, asked_for;
+        uint64_t known_for;     /* the cell after which they were counted last */
         uint64_t scanned_after; /* the cell after which the session has rested */
         bool is_scan_wanted;    /* once the answer has come */
         uint64_t from;          /* the first cell without a number as the sandbox ended; 0: none */

@@ -243,10 +243,23 @@ void tasks_counted(struct session *s, const struct monitor_counted *counted, boo
         take(s, counted->last_pid, counted->own);
         if (counted->own > 0 && of_block)
                 return;
+        if (counted->last_pid != 0)
+                t->known_for = to;
         if (!t->is_known || !receipts_count(&s->receipts, 0, to, t->uncounted, t->is_wrapped))
                 return;
         t->uncounted = 0;
         t->is_wrapped = false;
+}
+
+bool tasks_may_be_left(struct session *s, bool was_asked)
+{
+        const struct session_tasks *t = &s->tasks;
+
+        if (t->total > 0 || t->known_for == s->queue.last_number)
+                return t->total > 0;
+        if (!waits(s))
+                ask(s, s->queue.last_number, false);
+        return was_asked;
 }
 
 void tasks_end(struct session *s, const struct monitor_ended *ended)

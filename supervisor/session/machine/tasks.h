@@ -31,5 +31,7 @@ void tasks_scan(struct session *session);
  * was made while a cell runs, which continues. */
 void tasks_counted(struct session *session, const struct monitor_counted *counted, bool is_copying,
                    bool of_block);
+/* Whether code may have left processes. Where an answer is missing it is requested again; was_asked: and is taken for yes. */
+bool tasks_may_be_left(struct session *session, bool was_asked);
 /* The worker, or the sandbox, has ended. */
 void tasks_end(struct session *session, const struct monitor_ended *ended);
