@@ -590,7 +590,7 @@ static const struct filter_rule filter_broker_arguments[] = {
         {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
 
         IOCTL(FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS, TIOCGWINSZ),
-        /* What was typed before a question does not answer it. */
+        /* A line that was typed before a question does not answer it. */
         {"ioctl", ALLOW, {EQUAL(1, TCFLSH), EQUAL(2, TCIFLUSH)}},
 
         PRCTL(PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS,

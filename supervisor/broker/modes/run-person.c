@@ -111,7 +111,7 @@ bool run_person_ask(struct run_person *p, const char *id)
                 event_del(p->readable);
                 return false;
         }
-        /* What was typed before the question is not an answer: code can have asked for it. */
+        /* A line that was typed before the question is not an answer: code can have asked for it. */
         buffer_consume(&p->line, p->line.length);
         tcflush(p->fd, TCIFLUSH);
         return event_add(p->readable, NULL) >= 0 && show(p, id);

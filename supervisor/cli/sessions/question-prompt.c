@@ -101,7 +101,7 @@ static void put_prompt(const struct question_prompt *p)
 
 void question_prompt_ask(const struct question_prompt *p)
 {
-        /* What was typed before the question is not an answer: code can have asked for it. */
+        /* A line that was typed before the question is not an answer: code can have asked for it. */
         tcflush(fileno(p->in), TCIFLUSH);
         put_prompt(p);
 }
