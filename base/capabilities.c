@@ -2,6 +2,7 @@
 #include "base/capabilities.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -46,4 +47,14 @@ int capabilities_drop(struct error *err)
         (void)capabilities_bound(0);
         int r = capabilities_keep(0);
         return r < 0 ? error_errno(err, -r, "drop capabilities") : 0;
+}
+
+int capabilities_become(uid_t uid, struct error *err)
+{
+        setgroups(0, NULL);
+        if (setresgid(uid, uid, uid) < 0 && getgid() != uid)
+                return error_errno(err, errno, "become group %u", uid);
+        if (setresuid(uid, uid, uid) < 0)
+                return error_errno(err, errno, "become user %u", uid);
+        return 0;
 }

@@ -1,8 +1,9 @@
-/* Giving up capabilities, see capabilities(7). Sets are bits: UINT64_C(1) << CAP_CHOWN. */
+/* Giving up other ids and capabilities, see capabilities(7). Sets are bits: UINT64_C(1) << CAP_CHOWN. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 
@@ -16,3 +17,7 @@ bool capabilities_bound(uint64_t keep);
 
 /* Gives all up. Without CAP_SETPCAP the bounding set stays; with no_new_privs it has no effect. */
 int capabilities_drop(struct error *err);
+
+/* Becomes this user and the group of the same number. setgroups() is allowed only where the id map permits it, which is where
+ * there are other groups. */
+int capabilities_become(uid_t uid, struct error *err);

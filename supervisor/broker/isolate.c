@@ -26,7 +26,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -182,18 +181,9 @@ void isolate_limits(void)
         setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
 }
 
-/* setgroups() is allowed only where the id map permits it, which is where there are other groups.
- */
 int isolate_become(const struct isolation *how, struct error *err)
 {
-        if (!how->has_uid)
-                return 0;
-        setgroups(0, NULL);
-        if (setresgid(how->uid, how->uid, how->uid) < 0 && getgid() != how->uid)
-                return error_errno(err, errno, "become group %u", how->uid);
-        if (setresuid(how->uid, how->uid, how->uid) < 0)
-                return error_errno(err, errno, "become user %u", how->uid);
-        return 0;
+        return how->has_uid ? capabilities_become(how->uid, err) : 0;
 }
 
 static int no_new_privileges(struct error *err)

@@ -9,7 +9,6 @@
  * certificates, makes its own, and loads the filter (FILTER_INJECT). After that it tells the broker that it is ready.
  */
 #include <errno.h>
-#include <grp.h>
 #include <openssl/crypto.h>
 #include <openssl/ssl.h>
 #include <signal.h>
@@ -31,18 +30,6 @@
 
 enum { SOCKET_FD = 3, FILTER_FD, VALUES_FD, CERTIFICATES_FD, VALUES_MAX = 8 * 1024 * 1024 };
 
-static int become(uid_t uid, struct error *err)
-{
-        if (uid == (uid_t)-1)
-                return 0;
-        setgroups(0, NULL);
-        if (setresgid(uid, uid, uid) < 0 && getgid() != uid)
-                return error_errno(err, errno, "become group %u", uid);
-        if (setresuid(uid, uid, uid) < 0)
-                return error_errno(err, errno, "become user %u", uid);
-        return 0;
-}
-
 static void limit(int what, rlim_t most)
 {
         setrlimit((__rlimit_resource_t)what, &(struct rlimit){most, most});
@@ -53,8 +40,8 @@ static int give_up(uid_t uid, struct error *err)
         struct error ignored = {};
 
         int r = mount_empty_root(err);
-        if (r >= 0)
-                r = become(uid, err);
+        if (r >= 0 && uid != (uid_t)-1)
+                r = capabilities_become(uid, err);
         if (r >= 0)
                 r = capabilities_drop(err);
         if (r < 0)

@@ -3,12 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,13 +17,13 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "policy/seccomp/filter.h"
-#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/monitor-helper.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/process/child.h"
 
-enum { FIRST_GIVEN_FD = 3, FIRST_FREE_FD = 100, SETTINGS_MAX = 64 * 1024 };
+enum { SETTINGS_MAX = 64 * 1024 };
 
-/* Of the process, from FIRST_GIVEN_FD on. */
+/* The descriptors of the process. */
 enum { GIVEN_SOCKET, GIVEN_FILTER, GIVEN_VALUES, GIVEN_CERTIFICATES, GIVEN };
 
 struct inject_process {
@@ -97,75 +93,6 @@ static int open_certificates(struct error *err)
                                 err, ENOENT,
                                 "no file with certificates of authorities was found: set SSL_CERT_FILE")
                       : fd;
-}
-
-/* ---- the process ---- */
-
-static int place(const int given[GIVEN])
-{
-        int high[GIVEN], keep[GIVEN + 1] = {STDERR_FILENO};
-
-        for (size_t i = 0; i < GIVEN; i++) {
-                keep[i + 1] = high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-                if (high[i] < 0)
-                        return -EMFILE;
-        }
-        child_close_all_but(keep, ARRAY_SIZE(keep));
-        int none = open("/dev/null", O_RDWR);
-        if (none != STDIN_FILENO || dup2(none, STDOUT_FILENO) < 0)
-                return -EBADF;
-        for (int i = 0; i < GIVEN; i++)
-                if (dup2(high[i], FIRST_GIVEN_FD + i) < 0)
-                        return -EBADF;
-        return fd_close_range(FIRST_FREE_FD, ~0U);
-}
-
-static _Noreturn void exec_inject(const struct monitor *m, const int given[GIVEN], char *settings,
-                                  int go)
-{
-        char uid[16], byte;
-        char *const words[] = {(char[]){"cloister-inject"}, uid, NULL};
-        char *const environment[] = {settings, NULL};
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        setsid();
-        snprintf(uid, sizeof(uid), "%d", m->ids.mode == SANDBOX_ROOTLESS ? -1 : (int)m->ids.broker);
-        if (read(go, &byte, 1) != 1 || place(given) < 0)
-                _exit(1);
-        child_reset_signals();
-        if (userns_keep_capabilities() >= 0)
-                execve(m->inject_program, words, environment);
-        _exit(1);
-}
-
-static pid_t launch(struct monitor *m, const int given[GIVEN], char *settings, struct error *err)
-{
-        uid_t uid = m->ids.broker;
-        int ends[2];
-
-        if (pipe2(ends, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "pipe");
-        _cleanup_close_ int go_read = ends[0], go = ends[1];
-        pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC |
-                                CLONE_NEWNET);
-        if (pid < 0)
-                return error_errno(err, -pid, "new namespaces");
-        if (pid == 0) {
-                close(go);
-                exec_inject(m, given, settings, go_read);
-        }
-        int r = children_add(m->children, pid);
-        if (r >= 0)
-                r = userns_map(pid, uid, uid, m->ids.mode == SANDBOX_ROOTLESS ? getegid() : uid, 1,
-                               err);
-        if (r >= 0)
-                r = fd_write_all(go, "g", 1);
-        if (r < 0) {
-                child_kill(pid);
-                children_remove(m->children, pid);
-                return error_is_set(err) ? r : error_errno(err, -r, "start");
-        }
-        return pid;
 }
 
 /* ---- its end ---- */
@@ -266,7 +193,12 @@ int monitor_inject_start(struct monitor *m, uint32_t profile, int values,
                                   [GIVEN_FILTER] = filter,
                                   [GIVEN_VALUES] = values,
                                   [GIVEN_CERTIFICATES] = certificates};
-        pid_t pid = launch(m, given, buffer_bytes(&settings), err);
+        const struct monitor_helper helper = {.program = m->inject_program,
+                                              .name = "cloister-inject",
+                                              .fds = given,
+                                              .n_fds = GIVEN,
+                                              .variable = buffer_bytes(&settings)};
+        pid_t pid = monitor_helper_start(m, &helper, err);
         r = pid < 0 ? pid : watch(m, pid, profile, ended, err);
         if (r < 0)
                 return error_context(err, "start cloister-inject");

@@ -7,7 +7,6 @@
  * Before the first request it makes its root empty, becomes UID (-1: it is that already), and gives up every privilege.
  */
 #include <errno.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,18 +21,6 @@
 #include "supervisor/pictures/serve.h"
 
 enum { SOCKET_FD = 3, FILTER_FD };
-
-static int become(uid_t uid, struct error *err)
-{
-        if (uid == (uid_t)-1)
-                return 0;
-        setgroups(0, NULL);
-        if (setresgid(uid, uid, uid) < 0 && getgid() != uid)
-                return error_errno(err, errno, "become group %u", uid);
-        if (setresuid(uid, uid, uid) < 0)
-                return error_errno(err, errno, "become user %u", uid);
-        return 0;
-}
 
 static int give_up(struct error *err)
 {
@@ -57,9 +44,10 @@ int main(int argc, char **argv)
                 fprintf(stderr, "cloister-pictures is started by Cloister\n");
                 return 2;
         }
+        uid_t uid = (uid_t)strtol(argv[1], NULL, 10);
         int r = mount_empty_root(&err);
-        if (r >= 0)
-                r = become((uid_t)strtol(argv[1], NULL, 10), &err);
+        if (r >= 0 && uid != (uid_t)-1)
+                r = capabilities_become(uid, &err);
         if (r >= 0)
                 r = give_up(&err);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
