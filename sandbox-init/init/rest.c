@@ -36,10 +36,9 @@ enum {
         QUIET_MS = 100, /* while they use little, or are stopped */
         CHECK_MS = 1,   /* after a stop: whether none runs */
         AGAIN_MS = 10,
-        AGAIN_MAX = 20,  /* looks at which something ran that had been stopped */
-        DEFIED_MS = 200, /* of processor time until such looks, which may come late */
-        MADE_MS = 10,    /* of a process that was made, and may have ended */
-        TICK_MS = 10,    /* of /proc (USER_HZ) */
+        AGAIN_MAX = 20, /* looks at which something ran that had been stopped */
+        MADE_MS = 10,   /* of a process that was made, and may have ended */
+        TICK_MS = 10,   /* of /proc (USER_HZ) */
         HELD_MAX = 64,
         SWEEPS_MAX = 100,
         SWEEP_AGAIN_MS = 500, /* the worker has named its copies by then */
@@ -57,8 +56,8 @@ static struct {
         enum { REST_OFF, REST_RUNS, REST_STOPPED, REST_SWEPT } state;
         bool is_over;
         int again;
-        int64_t debt, left, at, sum, defied; /* ns */
-        int64_t own;                         /* ns of init itself, at the end of the last reading */
+        int64_t debt, left, at, sum; /* ns */
+        int64_t own;                 /* ns of init itself, at the end of the last reading */
         pid_t last, held[HELD_MAX];
         size_t n, n_held;
         struct timespec wait;
@@ -359,7 +358,6 @@ void rest_begin(int32_t ms, pid_t last)
         rest.state = REST_RUNS;
         rest.is_over = false;
         rest.again = 0;
-        rest.defied = 0;
         rest.left = ms == INT32_MAX ? INT64_MAX : ms * MS;
         rest.debt = -BURST_MS * MS;
         rest.at = init_clock_ns(CLOCK_MONOTONIC);
@@ -390,17 +388,14 @@ static int64_t quiet_time(int64_t most, int64_t cost)
         return quiet > cost * 2 * PART ? quiet : cost * 2 * PART;
 }
 
-static void tick_stopped(int64_t used, int64_t cost)
+static void tick_stopped(int64_t cost)
 {
         bool are_any = rest_each(is_running, NULL) > 0;
 
-        if (are_any) {
-                rest.again++;
-                rest.defied += used;
-                if (rest.again > AGAIN_MAX || rest.defied > DEFIED_MS * MS)
-                        rest_each(kill_running, NULL);
+        if (are_any && ++rest.again > AGAIN_MAX)
+                rest_each(kill_running, NULL);
+        if (are_any)
                 kill(-1, SIGSTOP);
-        }
         wait_for(are_any ? AGAIN_MS * MS
                          : quiet_time(rest.is_over ? INT64_MAX : rest.debt * PART, cost));
 }
@@ -444,7 +439,7 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
         if (rest.state == REST_RUNS) {
                 tick_running(used, elapsed, cost);
         } else if (rest.is_over || rest.debt > 0) {
-                tick_stopped(used, cost);
+                tick_stopped(cost);
         } else {
                 rest_continue();
                 rest.state = REST_RUNS;
