@@ -8,15 +8,13 @@ monitor says that all processes have stopped, whose limit is 20 ms. At the clien
 the same cell whose question waits for no person, and its ratio.
 """
 
-import argparse
-import json
 import os
 import re
 import sys
-import tempfile
 import time
 
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from measure import with_tests
+
 STOP_MS = 20
 LINE = re.compile(r"stands still: settled after (\d+) us, stopped after (\d+) us")
 THREADS = "import threading\ndef spin():\n    while True: pass\nfor _ in range(4): threading.Thread(target=spin, daemon=True).start()"
@@ -54,20 +52,8 @@ def measure(test_asks, folder, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(TOP, "build"), type=os.path.abspath)
-    parser.add_argument("--rounds", type=int, default=50)
-    options = parser.parse_args()
-    os.environ.setdefault("CLOISTER_BUILD", options.build)
-    sys.path.insert(0, os.path.join(TOP, "tests", "integration"))
-    import test_asks  # pylint: disable=import-outside-toplevel
-
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-            json.dump({"mcpServers": {"faulty": test_asks.SERVERS["faulty"]}}, f)
-        held, took = measure(test_asks, folder, options.rounds)
-    n = options.rounds
+    with with_tests(__doc__, "test_asks", lambda tests: {"mcpServers": {"faulty": tests.SERVERS["faulty"]}}, 50) as (tests, folder, n):
+        held, took = measure(tests, folder, n)
     if len(held) != 2 * n:
         raise SystemExit(f"{len(held)} lines of the log for {2 * n} questions")
     over = False

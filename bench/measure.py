@@ -1,5 +1,7 @@
 """Shared by all measurements: the client in C, a Cloister server, statistics, the machine."""
+import argparse
 import contextlib
+import importlib
 import json
 import os
 import platform
@@ -14,6 +16,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
 # An emulated machine needs longer pauses, by this factor.
 SLOW = float(os.environ.get("CLOISTER_TEST_SLOW", "1"))
 MODERN = "2026-07-28"
@@ -41,6 +44,24 @@ def summary(values):
         "least": ordered[0] / 1e6,
         "n": len(ordered),
     }
+
+
+@contextlib.contextmanager
+def with_tests(description, name, config_of, rounds):
+    """A measurement with the servers and clients of tests/integration/NAME.py: its module, a folder with config.json, which config_of(module)
+    returns, and the number of rounds. Reads the command line: [--build DIR] [--rounds N]."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(TOP, "build"), type=os.path.abspath)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    options = parser.parse_args()
+    os.environ.setdefault("CLOISTER_BUILD", options.build)
+    sys.path.insert(0, os.path.join(TOP, "tests", "integration"))
+    module = importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump(config_of(module), f)
+        yield module, folder, options.rounds
 
 
 def rest(seconds):

@@ -7,15 +7,13 @@ The client answers the question at once, so no time of a person is in it. The ce
 does not ask. The budget is 2 times the sum.
 """
 
-import argparse
-import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from measure import with_tests
+
 BUDGET = 2.0
 CALLS = "for i in range(40):\n    await mcp_mail.%s(text='x' * 100)"
 
@@ -46,19 +44,9 @@ def measure(test_ask, folder, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(TOP, "build"), type=os.path.abspath)
-    parser.add_argument("--rounds", type=int, default=15)
-    options = parser.parse_args()
-    os.environ.setdefault("CLOISTER_BUILD", options.build)
-    sys.path.insert(0, os.path.join(TOP, "tests", "integration"))
-    import test_ask  # pylint: disable=import-outside-toplevel
-
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-            json.dump({"mcpServers": {"mail": test_ask.SERVERS["mail"]}, "rules": [{"ask": "mail.send"}]}, f)
-        found = measure(test_ask, folder, options.rounds)
+    config = lambda tests: {"mcpServers": {"mail": tests.SERVERS["mail"]}, "rules": [{"ask": "mail.send"}]}
+    with with_tests(__doc__, "test_ask", config, 15) as rig:
+        found = measure(*rig)
     ratio = found["plan"] / (found["branch"] + found["cell"])
     print(f"branch {found['branch']:.1f} ms, cell {found['cell']:.1f} ms, plan {found['plan']:.1f} ms: {ratio:.2f} of their sum, budget {BUDGET}")
     sys.exit(ratio > BUDGET)
