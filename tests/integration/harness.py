@@ -100,6 +100,13 @@ class P:
 """
 
 
+def replace_file(path, text):
+    """Writes a file as editors do: beside the old one, then it is renamed."""
+    with open(path + "~", "w", encoding="utf-8") as f:
+        f.write(text)
+    os.rename(path + "~", path)
+
+
 def wait_until(condition, seconds=None, step=0.02):
     """Waits until condition() is true. Returns False if it was not true in time."""
     end = time.monotonic() + (PATIENCE if seconds is None else seconds)

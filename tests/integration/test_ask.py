@@ -271,11 +271,6 @@ class Forms(Asking):
         with open(path, encoding="utf-8") as f:
             before = f.read()
 
-        def write(text):
-            with open(path + ".new", "w", encoding="utf-8") as f:
-                f.write(text)
-            os.replace(path + ".new", path)
-
         def has_asked():
             self.ok("await mcp_mail.note(text='z')")
             return len(self.server.asked) == 2
@@ -285,8 +280,8 @@ class Forms(Asking):
         self.ok("await mcp_mail.note(text='y')")
         self.assertEqual(len(self.server.asked), 1)
         config = json.loads(before)
-        self.addCleanup(write, before)
-        write(json.dumps({**config, "rules": [*config["rules"][:2], {"ask": "mail.note", "why": "since today"}]}))
+        self.addCleanup(harness.replace_file, path, before)
+        harness.replace_file(path, json.dumps({**config, "rules": [*config["rules"][:2], {"ask": "mail.note", "why": "since today"}]}))
         self.assertTrue(harness.wait_until(has_asked))  # the config is reloaded
         self.assertIn("since today", self.messages()[-1])
 
@@ -502,20 +497,15 @@ class NoForms(Asking):
         with open(path, encoding="utf-8") as f:
             before = f.read()
 
-        def write(text):
-            with open(path + ".new", "w", encoding="utf-8") as f:
-                f.write(text)
-            os.replace(path + ".new", path)
-
-        self.addCleanup(write, before)
+        self.addCleanup(harness.replace_file, path, before)
         self.server.start_call("r = await mcp_mail.note(text='x')\nr", session=self.session).result()
         self.server.start_call(SEND, session=self.session + "-2").result()
         self.question()
         config = json.loads(before)
-        write(json.dumps({**config, "rules": [config["rules"][1]]}))
+        harness.replace_file(path, json.dumps({**config, "rules": [config["rules"][1]]}))
         self.assertTrue(harness.wait_until(lambda: [q["session"] for q in self.questions()] == [self.session + "-2"]))
         self.assertEqual(self.ends(self.session)["status"], "ok")
-        write(json.dumps({**config, "rules": [{"deny": "mail.send", "why": "never"}]}))
+        harness.replace_file(path, json.dumps({**config, "rules": [{"deny": "mail.send", "why": "never"}]}))
         self.assertTrue(harness.wait_until(lambda: not self.questions()))
         self.assertIn("ToolDenied", json.dumps(self.ends(self.session + "-2")))
 

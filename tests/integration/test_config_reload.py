@@ -15,10 +15,7 @@ class Reload(harness.Case):
         os.mkdir(self.home)
 
     def save(self, path, servers, **rest):
-        """Saves as editors and tools do: writes another file and renames it over the config."""
-        with open(path + "~", "w") as f:
-            json.dump({"mcpServers": servers, **rest}, f)
-        os.rename(path + "~", path)
+        harness.replace_file(path, json.dumps({"mcpServers": servers, **rest}))
 
     def server(self, *args):
         env = harness.environment(XDG_CONFIG_HOME=self.home)

@@ -162,9 +162,7 @@ class Labels(rawmcp.ServerCase):
 class Reloaded(harness.Case):
     def save(self, path, **rest):
         servers = {"box": {"command": sys.executable, "args": ["-c", SERVER], "labels": LABELS}}
-        with open(f"{path}.new", "w", encoding="utf-8") as f:
-            json.dump({"mcpServers": servers, **rest}, f)
-        os.rename(f"{path}.new", path)
+        harness.replace_file(path, json.dumps({"mcpServers": servers, **rest}))
 
     def test_what_came_before_the_rule(self):
         """Labels of results were not kept then: the session has all of them."""

@@ -194,9 +194,7 @@ class Reached(Network):
         self.assertEqual([self.ask(server, code) for code in fetch], ["hello", "hello"])
         self.ask(server, f's, line = tunnel("localhost", {far.port})')
         path = self.path("config.json")
-        with open(path + "~", "w", encoding="utf-8") as f:
-            json.dump({"mcpServers": {}, "profile": "net", "profiles": {"net": {"network": {"allow": names[1], "max_bytes": "900M"}}, "other": {"agent": True}}}, f)
-        os.rename(path + "~", path)
+        harness.replace_file(path, json.dumps({"mcpServers": {}, "profile": "net", "profiles": {"net": {"network": {"allow": names[1], "max_bytes": "900M"}}, "other": {"agent": True}}}))
         self.assertTrue(harness.wait_until(lambda: "config was reloaded" in server.log()), server.log())
         said = self.ask(server, fetch[0])
         self.assertIn("403", said)
@@ -221,9 +219,7 @@ class Reached(Network):
         self.assertEqual([self.ask(server, code) for code in fetch], ["hello", "hello"])
         path = self.path("config.json")
         for times, (rules, expected) in enumerate(((profile, ["hello", None]), ({"network": {"allow": allow}}, ["hello", "hello"])), 1):
-            with open(path + "~", "w", encoding="utf-8") as f:
-                json.dump({"mcpServers": {}, "profile": "net", "profiles": {"net": rules, "other": {"agent": True}}}, f)
-            os.rename(path + "~", path)
+            harness.replace_file(path, json.dumps({"mcpServers": {}, "profile": "net", "profiles": {"net": rules, "other": {"agent": True}}}))
             self.assertTrue(harness.wait_until(lambda times=times: server.log().count("config was reloaded") >= times), server.log())
             for code, answer in zip(fetch, expected):
                 said = self.ask(server, code)

@@ -208,19 +208,14 @@ class Plans(Planned):
         with open(path, encoding="utf-8") as f:
             old = f.read()
 
-        def save(text):
-            with open(path + "~", "w", encoding="utf-8") as f:
-                f.write(text)
-            os.rename(path + "~", path)
-
         before = self.sent()
-        self.addCleanup(lambda: (self.server.answers.clear(), save(old), harness.wait_until(lambda: self.value(CAUGHT + "(await tried(to='z')) == {'ok': True}", session="again"))))
+        self.addCleanup(lambda: (self.server.answers.clear(), harness.replace_file(path, old), harness.wait_until(lambda: self.value(CAUGHT + "(await tried(to='z')) == {'ok': True}", session="again"))))
         self.server.answers = [None] + [NO] * 100
         call = self.server.start_call(CAUGHT + "await tried(to='a')", session=self.session, plan=True)
         self.question()
         config = json.loads(old)
         config["rules"][1] |= {"why": "another rule", "when": {"/to": {"type": "string"}}}
-        save(json.dumps(config))
+        harness.replace_file(path, json.dumps(config))
         self.assertTrue(harness.wait_until(lambda: "another rule" in self.value(CAUGHT + "await tried(to='q')", session="other")))
         self.approve(self.session, "--answer", "once")
         text = call.result()["structuredContent"]["value"]["json"]

@@ -494,9 +494,7 @@ class Life(Profiles):
         server = self.serve(profiles={"lab": {"agent": True}})
         which = Choice.WHICH
         self.assertEqual(self.ok(server, "x = 5; " + which, session="old", profile="lab"), "default")
-        with open(path + "~", "w") as f:
-            json.dump({"mcpServers": {}, "profiles": {"lab": {"agent": True, "preload": ["wave"]}}}, f)
-        os.rename(path + "~", path)
+        harness.replace_file(path, json.dumps({"mcpServers": {}, "profiles": {"lab": {"agent": True, "preload": ["wave"]}}}))
         self.assertTrue(harness.wait_until(lambda: "config was reloaded" in server.log()), server.log())
         self.assertEqual(self.ok(server, which, session="new", profile="lab"), "wave")
         self.assertEqual(self.ok(server, "x", session="old"), 5)
