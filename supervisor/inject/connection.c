@@ -440,11 +440,13 @@ static void pump(struct inject_connection *c)
         c->client.wants_read = c->client.wants_write = false;
         c->server.wants_read = c->server.wants_write = false;
         for (int i = 0; i < TURNS && moved; i++) {
+                enum connection_state before = c->state;
                 moved = false;
                 if (step(c, &moved) < 0) {
                         end(c);
                         return;
                 }
+                moved |= c->state != before;
         }
         if (moved)
                 event_active(c->again, EV_TIMEOUT, 0);

@@ -177,8 +177,10 @@ class Inject(harness.Case):
     def setUp(self):
         super().setUp()
         os.chmod(self.dir, 0o755)
+        self.authority("ca")
         self.tls = self.certificates()
         self.host, self.second = self.start(self.tls), self.start(self.tls)
+        self.false = []  # hosts whose certificate is not valid
         self.plain = self.start(None)
 
     def start(self, tls):
@@ -186,21 +188,25 @@ class Inject(harness.Case):
         self.addCleanup(host.close)
         return host
 
-    def certificates(self):
-        def openssl(*arguments):
-            subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self.dir)
+    def openssl(self, *arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=self.dir)
 
-        curve = "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"
-        openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=Test authority")
-        openssl("req", *curve, "-keyout", "host.key", "-out", "host.csr", "-subj", "/CN=localhost")
-        self.write("ext", "subjectAltName=DNS:localhost\n")
-        openssl("x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", "host.pem", "-days", "2", "-extfile", "ext")
+    CURVE = "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"
+
+    def authority(self, name):
+        self.openssl("req", "-x509", *self.CURVE, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "2", "-subj", f"/CN=Test authority {name}")
+
+    def certificates(self, authority="ca", host="localhost"):
+        name = f"{authority}-{host}"
+        self.openssl("req", *self.CURVE, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={host}")
+        self.write("ext", f"subjectAltName=DNS:{host}\n")
+        self.openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-CAcreateserial", "-out", f"{name}.pem", "-days", "2", "-extfile", "ext")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.path("host.pem"), self.path("host.key"))
+        context.load_cert_chain(self.path(f"{name}.pem"), self.path(f"{name}.key"))
         return context
 
     def secrets(self):
-        to = [f"localhost:{self.host.port}"]
+        to = [f"localhost:{host.port}" for host in (self.host, *self.false)]
         return {
             "TOKEN": {"from": {"env": "T_TOKEN"}, "to": to, "like": "ghp_XXXXXXXXXXXXXXXX1111"},
             "KEY": {"from": {"env": "T_KEY"}, "to": to, "in": ["query"]},
@@ -209,7 +215,7 @@ class Inject(harness.Case):
         }
 
     def serve(self, **keys):
-        ports = self.host.port, self.second.port, self.plain.port
+        ports = [host.port for host in (self.host, self.second, self.plain, *self.false)]
         allow = [f"{name}:{port}" for name in ("localhost", "127.0.0.1") for port in ports]
         config = self.config(profiles={"web": {"network": {"allow": allow}, "secrets": self.secrets(), **keys}}, profile="web")
         env = harness.environment(SSL_CERT_FILE=self.path("ca.pem"), T_TOKEN=TOKEN, T_KEY=KEY, T_FORM=FORM, T_OTHER=OTHER)
@@ -240,7 +246,7 @@ class Inject(harness.Case):
         echo = self.url("echo")
         # Headers, Basic credentials, query, body in its three encodings; the same text elsewhere is refused.
         basic = 'base64.b64encode(f"me:{T}".encode()).decode()'
-        status, text = self.ask(server, f'fetch("{echo}?k=" + K, **{{"X-Token": T, "Authorization": "Basic " + {basic}, "Accept-Encoding": "gzip"}})')
+        status, text = self.ask(server, f'fetch("{echo}?k=" + K, **{{"X-Token": T, "Authorization": "Basic " + {basic}, "Accept-Encoding": "gzip", "Range": "bytes=0-3"}})')
         self.assertEqual(status, 200, text)
         head = self.host.seen[-1][0].decode()
         self.assertIn(f"\r\nX-token: {TOKEN}\r\n".lower(), head.lower())
@@ -249,6 +255,7 @@ class Inject(harness.Case):
         self.assertIn("?k=" + urllib.parse.quote(KEY, safe="") + " ", head)
         self.assertIn("\r\nAccept-Encoding: identity\r\n", head)
         self.assertNotIn("gzip", head)
+        self.assertNotIn("Range", head)
         self.assertIn("ghp_", text)
         for type_, body, expected in (("application/json", 'json.dumps({"p": F})', json.dumps({"p": FORM}, ensure_ascii=False)),
                                       ("application/x-www-form-urlencoded", '"p=" + F', "p=" + urllib.parse.quote(FORM, safe="")),
@@ -264,6 +271,7 @@ class Inject(harness.Case):
                           (f'fetch("{echo}?k=" + T)', "got the placeholder of TOKEN in the query"),
                           (f'fetch("{self.url("")}" + T)', "in the path"),
                           (f'fetch("{echo}", T.encode())', "got the placeholder of TOKEN in the body"),
+                          (f'fetch("http://localhost:{self.host.port}/echo")', "TLS"),
                           (f'fetch("http://localhost:{self.plain.port}/echo", **{{"X-A": T}})', "")):
             status, text = self.ask(server, code)
             self.assertEqual(status, 403, (code, text))
@@ -334,6 +342,20 @@ found"""
         server.close()
         self.check_absent(server.log())
 
+    def test_false_hosts(self):
+        """A host with a certificate of another authority, or for another name, gets no request. The control: one with a right one."""
+        self.authority("other")
+        self.false = [self.start(self.certificates("other")), self.start(self.certificates(host="other.example"))]
+        server = self.serve()
+        for host in self.false:
+            status, text = self.ask(server, f'fetch("{self.url("echo", host)}", **{{"X-Token": T}})')
+            self.assertEqual(status, 502, text)
+            self.assertIn("has a certificate that is not valid for it", text)
+            self.assertEqual(host.seen, [])
+        self.assertEqual(self.ask(server, f'fetch("{self.url("echo")}", **{{"X-Token": T}})[0]'), 200)
+        self.assertEqual(len(self.host.seen), 1)
+        server.close()
+
     def test_hostile_clients(self):
         server = self.serve(rules=[{"deny": "@network.request", "when": {"/path": {"prefix": "/no"}}}, {"ask": "@network.request", "when": {"/method": {"equals": "DELETE"}}}])
         port, seen = self.host.port, len(self.host.seen)
@@ -395,6 +417,17 @@ idle = [tunnel({port}) for _ in range(20)]
 [attempt(), attempt("other.example"), attempt(alpn=True), attempt(old=True), attempt(plain=True)[:4] != "HTTP"]"""
         self.assertEqual(self.ask(server, code), ["TLSv1.3", "refused", "refused", "refused", True])
         self.assertEqual(self.ask(server, f'fetch("{self.url("echo")}")[0]'), 200)
+        # Bodies that never end: those of all requests together have a bound. The control: three of them.
+        code = f"""
+def begin(n, seconds):
+    all = [tunnel({port}) for _ in range(n)]
+    for t in all: t.sendall(b"POST /echo HTTP/1.1\\r\\n{host}Content-Length: 1048576\\r\\n\\r\\n" + b"a" * 1048575)
+    all[-1].settimeout(seconds)
+    try: return all[-1].recv(12).decode()
+    except TimeoutError: return "waits"
+    finally: [t.close() for t in all]
+[begin(5, 20), begin(3, 1)]"""
+        self.assertEqual(self.ask(server, code), ["HTTP/1.1 503", "waits"])
         server.close()
         self.check_absent(server.log())
 
