@@ -1,10 +1,18 @@
 /* cloister-inject: placeholders in requests, values in streams, responses. */
 #include <errno.h>
+#include <fcntl.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "rpc/inject-messages.h"
+#include "supervisor/inject/authority.h"
 #include "supervisor/inject/mask.h"
 #include "supervisor/inject/placeholders.h"
 #include "supervisor/inject/response.h"
@@ -205,6 +213,69 @@ static void test_responses(void)
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n<ph_AAAAAAAA>\r\n0\r\n\r\n");
 }
 
+/* ---- the authority ---- */
+
+static X509 *certificate_of(struct authority *a, size_t host)
+{
+        int pair[2];
+
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        SSL *ssl = authority_accept(a, host, pair[0]);
+        check(ssl != NULL);
+        X509 *x = X509_dup(SSL_get_certificate(ssl));
+        SSL_free(ssl);
+        close(pair[0]);
+        close(pair[1]);
+        return x;
+}
+
+static int verify(X509 *trusted, X509 *x)
+{
+        X509_STORE *store = X509_STORE_new();
+        X509_STORE_CTX *context = X509_STORE_CTX_new();
+
+        check_eq_int(X509_STORE_add_cert(store, trusted), 1);
+        check_eq_int(X509_STORE_CTX_init(context, store, x, NULL), 1);
+        (void)X509_verify_cert(context);
+        int code = X509_STORE_CTX_get_error(context);
+        X509_STORE_CTX_free(context);
+        X509_STORE_free(store);
+        X509_free(x);
+        return code;
+}
+
+/* Who has the key of the authority has no certificate for another host or an address: clients refuse it. */
+static void test_the_authority_is_for_its_hosts_only(void)
+{
+        char pem[INJECT_CERTIFICATE_SIZE];
+        static struct inject_settings own;
+        static struct authority *a, *other; /* they last as long as the process */
+        struct error err = {};
+        int none = open("/dev/null", O_RDONLY | O_CLOEXEC), trusted = memfd_create("pem", 0);
+
+        own = settings;
+        /* Without trusted certificates there is an authority that cannot connect. */
+        check_eq_int(authority_new(&other, &settings, none, &err), -ENOENT);
+        check_eq_int(authority_print(other, pem, sizeof(pem)), 0);
+        check_eq_int(write(trusted, pem, strlen(pem)), strlen(pem));
+        check_eq_int(lseek(trusted, 0, SEEK_SET), 0);
+        check_eq_int(authority_new(&a, &own, trusted, &err), 0);
+        check_eq_int(authority_print(a, pem, sizeof(pem)), 0);
+        BIO *bio = BIO_new_mem_buf(pem, -1);
+        X509 *ca = PEM_read_bio_X509(bio, NULL, NULL, NULL);
+        snprintf(own.hosts[2].name, sizeof(own.hosts[2].name), "evil.example");
+        snprintf(own.hosts[3].name, sizeof(own.hosts[3].name), "a.example,IP:10.0.0.1");
+        own.n_hosts = 4;
+        check_eq_int(verify(ca, certificate_of(a, 0)), X509_V_OK);
+        check_eq_int(verify(ca, certificate_of(a, 1)), X509_V_OK);
+        check_eq_int(verify(ca, certificate_of(a, 2)), X509_V_ERR_PERMITTED_VIOLATION);
+        check_eq_int(verify(ca, certificate_of(a, 3)), X509_V_ERR_EXCLUDED_VIOLATION);
+        X509_free(ca);
+        BIO_free(bio);
+        close(none);
+        close(trusted);
+}
+
 int main(void)
 {
         run(read_settings);
@@ -213,5 +284,6 @@ int main(void)
         run(test_placeholders);
         run(test_shapes);
         run(test_responses);
+        run(test_the_authority_is_for_its_hosts_only);
         return 0;
 }
