@@ -57,6 +57,35 @@ static void test_refused(void)
         check_eq_int(bytes.length, 0);
 }
 
+/* Each character at each place, with and without padding: exactly those of the alphabet are accepted. */
+static void test_every_character(void)
+{
+        static const char *const texts[] = {"AAAABBBBCCCC", "AAAABBBBCCA=", "AAAABBBBCA=="};
+        static const char alphabet[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                size_t n = strlen(texts[i]),
+                       whole = i == 0 ? n : n - 1 - i; /* without unused bits */
+                for (size_t at = 0; at < whole; at++) {
+                        for (int c = 0; c < 256; c++) {
+                                _cleanup_buffer_ struct buffer bytes = BUFFER_INIT(100);
+                                _cleanup_buffer_ struct buffer again = BUFFER_INIT(100);
+                                char text[16];
+                                memcpy(text, texts[i], n + 1);
+                                text[at] = (char)c;
+                                bool good = c != 0 && strchr(alphabet, c);
+                                check_eq_int(base64_decode(&bytes, text, n), good ? 0 : -EBADMSG);
+                                if (!good)
+                                        continue;
+                                base64_append(&again, buffer_bytes(&bytes), bytes.length);
+                                check(again.length == n &&
+                                      memcmp(buffer_bytes(&again), text, n) == 0);
+                        }
+                }
+        }
+}
+
 static void test_bound(void)
 {
         _cleanup_buffer_ struct buffer small = BUFFER_INIT(3);
@@ -71,6 +100,7 @@ int main(void)
         run(test_vectors);
         run(test_every_byte);
         run(test_refused);
+        run(test_every_character);
         run(test_bound);
         return 0;
 }
