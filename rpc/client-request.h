@@ -113,8 +113,8 @@ struct client_ask {
         void (*withdraw)(struct client_ask *ask);
         void *taker;
 
-        /* NULL: an answer that the client sends after the end is dropped. Otherwise it is told, once: a static function, which gets a
-         * copy of the label. */
+        /* NULL: an answer that the client sends after the end is dropped. Otherwise `late` is called for it, once: a static function, which gets
+         * a copy of the label. */
         void (*late)(const char *label);
         const char *label;
 };

@@ -91,7 +91,7 @@ static int check_object(yyjson_val *object, struct error *err)
                 if (strlen(yyjson_get_str(name)) != yyjson_get_len(name))
                         return error_set(
                                 err, ENOTUNIQ,
-                                "the name \"%.80s\" goes on after a NUL: servers may take it for another",
+                                "the name \"%.80s\" has more after a NUL: servers may take it for another",
                                 yyjson_get_str(name));
                 names[n++] = name;
         }

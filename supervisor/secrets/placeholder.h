@@ -1,4 +1,4 @@
-/* Placeholders: texts that code has in place of the values of secrets. */
+/* Placeholders: texts that code has instead of the values of secrets. */
 #pragma once
 
 #include <stddef.h>

@@ -109,7 +109,7 @@ class Proposed(test_journal.Case):
         self.assertIn("no rule is proposed: an argument looks like a secret", log)
         self.assertIn("no rule is proposed: the arguments have more than 4 KiB", log)
         first, second = proposals
-        # Records that another program wrote: a proposal is a tool and arguments, and a pattern is none.
+        # Records that another program wrote: a proposal is a tool and arguments, and a pattern is not arguments.
         path = self.files()[-1]
         with open(path, "rb") as f:
             line = [x for x in f if b'"proposed"' in x][0]

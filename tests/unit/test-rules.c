@@ -199,7 +199,7 @@ static void test_elements(void)
         check_eq_str(decide(inner, "{\"a\":[{\"b/c\":[\"x\"]}]}"), "allow");
 }
 
-/* A number that is longer than any of use: nobody knows what a server reads in it. */
+/* A number that is longer than any of use: servers may read another number in it. */
 static void test_long_number(void)
 {
         static const char rules[] = "[{\"deny\":\"s.f\",\"when\":{\"/n\":{\"equals\":5}}}]";

@@ -18,6 +18,6 @@ struct opened_config {
 int opened_config_open(struct opened_config *opened, const struct options *o, struct error *err);
 void opened_config_close(struct opened_config *opened);
 
-/* Parses all files again, with another text in the place of file `index`. Returns 0, or why such a config would be refused. */
+/* Parses all files again, with another text instead of that of file `index`. Returns 0, or why such a config would be refused. */
 int opened_config_try(const struct opened_config *opened, size_t index, const char *text, size_t n,
                       struct error *err);

@@ -15,7 +15,7 @@ static yyjson_val *find_rules(yyjson_doc *doc, const char *profile)
         return yyjson_obj_get(at, "rules");
 }
 
-/* The new rule is there, and all others are as before. */
+/* The new rule exists, and all others are as before. */
 static bool is_right(yyjson_val *before, yyjson_val *after, size_t index, yyjson_val *rule)
 {
         size_t n = yyjson_arr_size(before);
@@ -29,8 +29,8 @@ static bool is_right(yyjson_val *before, yyjson_val *after, size_t index, yyjson
         return true;
 }
 
-/* Appends the rule, and what separates it from the next one: a line of its own with the same indentation, where the next one
- * begins a line. */
+/* Appends the rule and what separates it from the next one: a line break and the same indentation, where the next one begins a
+ * line. */
 static int put_rule(const char *text, size_t at, const char *rule, struct buffer *to)
 {
         size_t line = at;

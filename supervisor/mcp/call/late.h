@@ -1,5 +1,5 @@
 /*
- * Questions of a principal that have ended. An answer that its client sends afterwards counts for nothing; who asked is told, for the
+ * Questions of a principal that have ended. An answer that its client sends afterwards counts for nothing; who asked gets it, for the
  * journal.
  */
 #pragma once
@@ -19,8 +19,8 @@ void ask_name(int64_t id, char ret[ASK_NAME_SIZE]);
 
 /* The ask with this id has ended. Does nothing unless it has late(). */
 void late_asks_keep(struct late_asks *late, int64_t id, const struct client_ask *ask);
-/* A response of a legacy client to an unknown request, and an answer of a modern one. Each is told once. Return whether it was of an ask
- * that has ended. */
+/* A response of a legacy client to an unknown request, and an answer of a modern one. Each is reported once. Return whether it was
+ * of an ask that has ended. */
 bool late_asks_response(struct late_asks *late, yyjson_val *id);
 bool late_asks_answer(struct late_asks *late, yyjson_val *name);
 /* All answers of a request whose call is not known any more. */

@@ -159,7 +159,7 @@ struct cell_outcome {
         uint64_t n_blocks;        /* transactions that were rolled back while the cell continued */
         bool is_checkpoint;       /* its end was kept under the requested name */
         struct buffer plan;       /* JSON of the result's "plan", or empty */
-        struct buffer plan_lines; /* the same for a person, or empty */
+        struct buffer plan_lines; /* its text for a person, or empty */
         char planned[CELL_NOTE_MAX]; /* in one line, or "" */
         char owner[CELL_WHY_MAX]; /* what the server's owner has done in the session since the last
                                      call (outcome.c), or "" */

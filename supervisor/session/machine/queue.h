@@ -15,7 +15,7 @@ void queue_done(struct session *session);
 /* Schedules EVENT_WAKE in the event loop. */
 void session_wake(struct session *session);
 
-/* Queues a cell; takes ownership. What writes the session down for a branch goes before a postponed cell. */
+/* Queues a cell; takes ownership. A cell that saves the session for a branch is placed before a postponed cell. */
 void session_push(struct session *session, struct cell *cell);
 
 /* The first cell starts: its output begins, and it gets its number. */
