@@ -1,4 +1,4 @@
-/* Knuth, Morris and Pratt's automaton for each form of each value, which keeps its state between the pieces. */
+/* Knuth, Morris and Pratt's automaton for each form of each value, which keeps its state between the pieces, behind a filter. */
 #include "supervisor/inject/mask.h"
 
 #include <errno.h>
@@ -7,9 +7,13 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "supervisor/inject/mask-filter.h"
 #include "supervisor/secrets/forms.h"
 
-enum { NEEDLES_MAX = INJECT_SECRETS_MAX * SECRET_FORMS_MAX, PIECE_MAX = 64 * 1024 };
+enum {
+        NEEDLES_MAX = INJECT_SECRETS_MAX * SECRET_FORMS_MAX,
+        PIECE_MAX = 256, /* that the automata read before the filter is asked again */
+};
 
 struct needle {
         const char *text;
@@ -21,6 +25,7 @@ struct value_mask {
         struct secret_forms forms[INJECT_SECRETS_MAX];
         struct needle needles[NEEDLES_MAX];
         size_t n;
+        struct mask_filter *filter;
 };
 
 struct found {
@@ -57,14 +62,21 @@ int value_mask_new(struct value_mask **ret, const struct inject_settings *settin
                    struct error *err)
 {
         struct value_mask *mask = calloc(1, sizeof(*mask));
+        struct secret_form all[NEEDLES_MAX];
         int r = mask ? 0 : -ENOMEM;
 
         for (size_t i = 0; r >= 0 && i < settings->n_secrets; i++) {
                 const struct inject_secret *secret = &settings->secrets[i];
                 r = secret_forms_make(&mask->forms[i], secret->value, secret->n_value);
-                for (size_t k = 0; r >= 0 && k < mask->forms[i].n; k++)
+                for (size_t k = 0; r >= 0 && k < mask->forms[i].n; k++) {
+                        all[mask->n] = mask->forms[i].items[k];
                         r = add_needle(mask, &mask->forms[i].items[k], i);
+                }
         }
+        if (r >= 0)
+                mask->filter = mask_filter_new(all, mask->n);
+        if (r >= 0 && !mask->filter)
+                r = -ENOMEM;
         if (r < 0)
                 return error_errno(err, -r, "forms of values");
         *ret = mask;
@@ -177,13 +189,19 @@ static int feed_piece(struct mask_stream *s, const char *data, size_t n, struct 
         return r;
 }
 
+/* Without the beginning of a value in s->text, none of the automata has a state. */
 int mask_stream_feed(struct mask_stream *s, const char *data, size_t n, struct buffer *to)
 {
         int r = 0;
 
         while (r >= 0 && n > 0) {
-                size_t piece = n < PIECE_MAX ? n : PIECE_MAX;
-                r = feed_piece(s, data, piece, to);
+                size_t piece = s->text.length == 0 ? mask_filter_skip(s->mask->filter, data, n) : 0;
+                if (piece > 0) {
+                        r = buffer_append(to, data, piece);
+                } else {
+                        piece = n < PIECE_MAX ? n : PIECE_MAX;
+                        r = feed_piece(s, data, piece, to);
+                }
                 data += piece;
                 n -= piece;
         }

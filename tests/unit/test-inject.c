@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "rpc/inject-messages.h"
 #include "supervisor/inject/authority.h"
+#include "supervisor/inject/mask-filter.h"
 #include "supervisor/inject/mask.h"
 #include "supervisor/inject/placeholders.h"
 #include "supervisor/inject/response.h"
@@ -79,6 +80,38 @@ static void test_values_in_streams(void)
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 for (size_t piece = 1; piece < 40; piece++)
                         check_eq_str(masked(cases[i].text, piece), cases[i].expected);
+}
+
+/* Against each text at each place, in texts of few letters, so that many begin. */
+static void test_the_filter_skips_no_beginning(void)
+{
+        static const char *const texts[] = {"abab", "aabaab", "bbbbbbbb", "baab", "abc", "cccccca"};
+        struct secret_form forms[ARRAY_SIZE(texts)];
+        size_t skipped = 0;
+
+        srand(1);
+        for (int round = 0; round < 3000; round++) {
+                char text[64];
+                size_t n_forms = 1 + (size_t)rand() % ARRAY_SIZE(texts), first = 0;
+                size_t n = (size_t)rand() % sizeof(text);
+                for (size_t i = 0; i < n_forms; i++) {
+                        const char *chosen = texts[(size_t)rand() % ARRAY_SIZE(texts)];
+                        forms[i] = (struct secret_form){(char *)chosen, strlen(chosen)};
+                }
+                for (size_t i = 0; i < n; i++)
+                        text[i] = "aaabbcd"[rand() % 7];
+                struct mask_filter *filter = mask_filter_new(forms, n_forms);
+                size_t clear = mask_filter_skip(filter, text, n);
+                for (bool begins = false; first < n && !begins; first += !begins)
+                        for (size_t i = 0; i < n_forms && !begins; i++)
+                                begins = memcmp(text + first, forms[i].text,
+                                                forms[i].n < n - first ? forms[i].n : n - first) ==
+                                         0;
+                check(clear <= first);
+                skipped += clear;
+                mask_filter_free(filter);
+        }
+        check(skipped > 3000);
 }
 
 /* A host that sends a prefix of the value again and again must not make the search slow. */
@@ -280,6 +313,7 @@ int main(void)
 {
         run(read_settings);
         run(test_values_in_streams);
+        run(test_the_filter_skips_no_beginning);
         run(test_long_streams);
         run(test_placeholders);
         run(test_shapes);
