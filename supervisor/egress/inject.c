@@ -131,6 +131,7 @@ int egress_inject_hand(const struct egress_inject *inject, const struct network_
 
         snprintf(handed.host, sizeof(handed.host), "%s", host->text);
         setsockopt(server, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+        setsockopt(server, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0) {
                 int r = -errno;
                 close(server);

@@ -20,6 +20,7 @@ enum {
         EARLY_S = 3600, /* clocks differ */
         RENEW_S = DAY_S / 2,
         SERIAL_BYTES = 16,
+        READ_BYTES = 64 * 1024,
         NAMES_MAX = INJECT_HOSTS_MAX * (INJECT_HOST_SIZE + 16) + 256,
 };
 
@@ -153,7 +154,9 @@ static void set_both(SSL_CTX *context)
         SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                           SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
         SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-        SSL_CTX_set_read_ahead(context, 0);
+        /* Several records by one read(2). */
+        SSL_CTX_set_read_ahead(context, 1);
+        SSL_CTX_set_default_read_buffer_len(context, READ_BYTES);
 }
 
 static int add_trusted(SSL_CTX *context, int fd)

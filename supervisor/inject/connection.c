@@ -35,6 +35,7 @@ enum {
         PIECE = 16 * 1024,
         CLIENT_MAX = 128 * 1024, /* that wait for the client until the server is read again */
         CLIENT_ALL_MAX = 32 * 1024 * 1024, /* a piece of values that become long placeholders */
+        CHUNK_PIECES = 3,                  /* of the response, that are a chunk for the client */
         TURNS = 32,
         REQUEST_MS = 60000, /* from its first byte on, and for the handshake */
         IDLE_MS = 300000,
@@ -324,12 +325,11 @@ static int step_send(struct inject_connection *c, bool *moved)
         return 0;
 }
 
-static int step_receive(struct inject_connection *c, bool *moved)
+/* A piece of the response. Returns 1: more may follow; 0: not now, or it has ended; -EBADMSG: response.why. */
+static int receive_piece(struct inject_connection *c, bool *moved)
 {
         char piece[PIECE];
 
-        if (c->to_client.length >= CLIENT_MAX)
-                return 0;
         ssize_t n = tls_read(&c->server, piece, sizeof(piece));
         if (n == 0)
                 return 0;
@@ -343,6 +343,21 @@ static int step_receive(struct inject_connection *c, bool *moved)
         if (c->response.is_done && !(r < 0 && n < 0))
                 c->response.keeps_alive &= r >= 0;
         else if (r < 0)
+                return r;
+        return n > 0 && !c->response.is_done;
+}
+
+static int step_receive(struct inject_connection *c, bool *moved)
+{
+        int r = 1;
+
+        if (c->to_client.length >= CLIENT_MAX)
+                return 0;
+        for (int i = 0; i < CHUNK_PIECES && r > 0; i++)
+                r = receive_piece(c, moved);
+        if (r >= 0 && !c->response.is_done)
+                r = response_flush(&c->response);
+        if (r < 0)
                 return fail(c, c->response.why ? c->response.why : "ended the connection");
         if (c->response.is_done)
                 end_exchange(c);
@@ -505,8 +520,8 @@ static int make_events(struct inject_connection *c)
         const int fds[] = {c->client.fd, c->client.fd, c->server.fd, c->server.fd};
 
         for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-                c->events[i] = event_new(base, fds[i], i % 2 == 0 ? EV_READ : EV_WRITE, on_event,
-                                         c);
+                c->events[i] = event_new(
+                        base, fds[i], (i % 2 == 0 ? EV_READ : EV_WRITE) | EV_PERSIST, on_event, c);
                 if (!c->events[i])
                         return -ENOMEM;
         }

@@ -16,6 +16,8 @@ static const char *const dropped[] = {
 
 enum { SWITCHING = 101, NO_CONTENT = 204, NOT_MODIFIED = 304, FIRST_FINAL = 200 };
 
+enum { BODY_MAX = 16 * 1024 * 1024 /* of a chunk: values become longer */ };
+
 static struct response *response_of(llhttp_t *parser)
 {
         return parser->data;
@@ -173,35 +175,38 @@ static int on_headers_complete(llhttp_t *parser)
         return e ? e : r->has_body ? 0 : 1; /* 1: there is no body */
 }
 
-static int put_chunk(struct response *r, const struct buffer *text)
+static int put_chunk(struct response *r)
 {
-        if (text->length == 0)
+        struct buffer *body = &r->body;
+
+        if (body->length == 0)
                 return 0;
-        int e = r->is_chunked ? buffer_printf(r->to, "%zx\r\n", text->length) : 0;
+        int e = r->is_chunked ? buffer_printf(r->to, "%zx\r\n", body->length) : 0;
         if (e >= 0)
-                e = buffer_append(r->to, buffer_bytes(text), text->length);
-        return e < 0 || !r->is_chunked ? e : buffer_append(r->to, "\r\n", 2);
+                e = buffer_append(r->to, buffer_bytes(body), body->length);
+        if (e >= 0 && r->is_chunked)
+                e = buffer_append(r->to, "\r\n", 2);
+        buffer_consume(body, body->length);
+        return e;
 }
 
 static int on_body(llhttp_t *parser, const char *at, size_t n)
 {
         struct response *r = response_of(parser);
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(16 * 1024 * 1024);
 
-        if (mask_stream_feed(r->mask, at, n, &text) < 0 || put_chunk(r, &text) < 0)
-                return refuse(r, "sent more than could be kept");
-        return 0;
+        return mask_stream_feed(r->mask, at, n, &r->body) < 0
+                       ? refuse(r, "sent more than could be kept")
+                       : 0;
 }
 
 static int on_complete(llhttp_t *parser)
 {
         struct response *r = response_of(parser);
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(1024 * 1024);
 
         if (r->is_interim)
                 return 0;
         r->is_done = true;
-        if (mask_stream_finish(r->mask, &text) < 0 || put_chunk(r, &text) < 0 ||
+        if (mask_stream_finish(r->mask, &r->body) < 0 || put_chunk(r) < 0 ||
             (r->is_chunked && buffer_append_text(r->to, "0\r\n\r\n") < 0))
                 return refuse(r, "sent more than could be kept");
         return 0;
@@ -225,6 +230,7 @@ void response_init(struct response *r, struct mask_stream *mask, struct buffer *
 {
         *r = (struct response){.mask = mask, .to = to, .is_head = is_head, .is_old = is_old};
         buffer_init(&r->head, RESPONSE_HEAD_MAX);
+        buffer_init(&r->body, BODY_MAX);
         llhttp_init(&r->parser, HTTP_RESPONSE, &settings);
         r->parser.data = r;
 }
@@ -233,6 +239,7 @@ void response_done(struct response *r)
 {
         r->mask = mask_stream_free(r->mask);
         buffer_done(&r->head);
+        buffer_done(&r->body);
 }
 
 int response_feed(struct response *r, const char *data, size_t n)
@@ -244,6 +251,13 @@ int response_feed(struct response *r, const char *data, size_t n)
                 refuse(r, "sent bytes behind its response");
         else if (llhttp_execute(&r->parser, data, n) != HPE_OK)
                 refuse(r, "sent a response that is not valid HTTP/1.1");
+        return r->why ? -EBADMSG : 0;
+}
+
+int response_flush(struct response *r)
+{
+        if (put_chunk(r) < 0)
+                refuse(r, "sent more than could be kept");
         return r->why ? -EBADMSG : 0;
 }
 

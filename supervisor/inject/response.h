@@ -28,7 +28,7 @@ struct response {
         const char *why; /* it was refused */
 
         /* Private. */
-        struct buffer head;
+        struct buffer head, body; /* body: of the next chunk */
         unsigned n_headers;
         size_t line; /* offset in head of the header that is being read */
         bool is_dropped, is_interim;
@@ -40,7 +40,9 @@ void response_init(struct response *response, struct mask_stream *mask, struct b
                    bool is_head, bool is_old);
 void response_done(struct response *response);
 
-/* Returns 0, or -EBADMSG: why; -ENOMEM. Bytes behind the response are refused. */
+/* Returns 0, or -EBADMSG: why; -ENOMEM. Bytes behind the response are refused. The body is kept until response_flush(). */
 int response_feed(struct response *response, const char *data, size_t n);
+/* Writes what was read of the body as one chunk. */
+int response_flush(struct response *response);
 /* The server has ended the connection in order. -EBADMSG: the response is not complete. */
 int response_end(struct response *response);
