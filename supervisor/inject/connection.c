@@ -4,8 +4,9 @@
  *     state    what happens                                                 next
  *     READING  a request is read from the client, with its body             ASKING, CLOSING
  *     ASKING   the broker decides about method, host and path               SENDING, CLOSING
- *     SENDING  the request goes to the server, its response to the client   READING, CLOSING, or it ends
+ *     SENDING  the request goes to the server, its response to the client   READING, CLOSING, CUT
  *     CLOSING  the rest of what the client gets is written                  it ends
+ *     CUT      the same, of a response that is not complete                 it ends without the end of TLS
  *
  * One step after another is tried until none moves anything (pump()); then the events are awaited that TLS has named. The server's
  * handshake begins with the first request that is allowed.
@@ -29,7 +30,7 @@
 #include "supervisor/inject/response.h"
 #include "supervisor/inject/tls.h"
 
-enum connection_state { READING, ASKING, SENDING, CLOSING };
+enum connection_state { READING, ASKING, SENDING, CLOSING, CUT };
 
 enum {
         PIECE = 16 * 1024,
@@ -157,15 +158,17 @@ static void answer(struct inject_connection *c, int status, const char *clause)
 }
 
 /* The client must not take half a response for a whole one: there is no end of its body, and none of TLS. */
-static int fail(struct inject_connection *c, const char *clause)
+static void fail(struct inject_connection *c, const char *clause)
 {
-        if (c->has_response && c->response.has_head) {
-                log_warning("session %llu: %s %s", (unsigned long long)c->session->id,
-                            host_of(c)->name, clause);
-                return -EIO;
+        if (!c->has_response || !c->response.has_head) {
+                answer(c, 502, clause);
+                return;
         }
-        answer(c, 502, clause);
-        return 0;
+        log_warning("session %llu: %s %s", (unsigned long long)c->session->id, host_of(c)->name,
+                    clause);
+        (void)response_flush(&c->response);
+        c->state = CUT;
+        set_timer(c, CLOSING_MS);
 }
 
 /* ---- a request ---- */
@@ -305,24 +308,23 @@ static int step_handshake(struct inject_connection *c, bool *moved)
                  problem ? "has a certificate that is not valid for it: "
                          : "could not be reached by TLS",
                  problem ? problem : "");
-        r = fail(c, text);
-        return r < 0 ? r : 0;
+        fail(c, text);
+        return 0;
 }
 
-static int step_send(struct inject_connection *c, bool *moved)
+static void step_send(struct inject_connection *c, bool *moved)
 {
         while (c->to_server.length > 0) {
                 ssize_t n = tls_write(&c->server, buffer_bytes(&c->to_server), c->to_server.length);
                 if (n < 0)
-                        return fail(c, "ended the connection before it had the request");
-                if (n == 0)
-                        return 0;
+                        fail(c, "ended the connection before it had the request");
+                if (n <= 0)
+                        return;
                 explicit_bzero(buffer_bytes(&c->to_server), (size_t)n);
                 buffer_consume(&c->to_server, (size_t)n);
                 *moved = true;
         }
         buffer_done(&c->to_server);
-        return 0;
 }
 
 /* A piece of the response. Returns 1: more may follow; 0: not now, or it has ended; -EBADMSG: response.why. */
@@ -347,21 +349,20 @@ static int receive_piece(struct inject_connection *c, bool *moved)
         return n > 0 && !c->response.is_done;
 }
 
-static int step_receive(struct inject_connection *c, bool *moved)
+static void step_receive(struct inject_connection *c, bool *moved)
 {
         int r = 1;
 
         if (c->to_client.length >= CLIENT_MAX)
-                return 0;
+                return;
         for (int i = 0; i < CHUNK_PIECES && r > 0; i++)
                 r = receive_piece(c, moved);
         if (r >= 0 && !c->response.is_done)
                 r = response_flush(&c->response);
         if (r < 0)
-                return fail(c, c->response.why ? c->response.why : "ended the connection");
-        if (c->response.is_done)
+                fail(c, c->response.why ? c->response.why : "ended the connection");
+        else if (c->response.is_done)
                 end_exchange(c);
-        return 0;
 }
 
 static int step_exchange(struct inject_connection *c, bool *moved)
@@ -370,12 +371,12 @@ static int step_exchange(struct inject_connection *c, bool *moved)
 
         if (r <= 0 || c->state != SENDING)
                 return r < 0 ? r : 0;
-        r = step_send(c, moved);
-        if (r >= 0 && c->state == SENDING)
-                r = step_receive(c, moved);
-        if (r >= 0 && *moved && c->state == SENDING)
+        step_send(c, moved);
+        if (c->state == SENDING)
+                step_receive(c, moved);
+        if (*moved && c->state == SENDING)
                 set_timer(c, IDLE_MS);
-        return r;
+        return 0;
 }
 
 /* ---- all steps ---- */
@@ -417,6 +418,8 @@ static int step_client(struct inject_connection *c, bool *moved)
                 buffer_consume(&c->to_client, (size_t)n);
                 *moved = true;
         }
+        if (c->state == CUT)
+                return -EIO;
         return c->state == CLOSING ? step_close(c) : 1;
 }
 
@@ -569,8 +572,8 @@ void inject_connections_end(struct inject_session *session)
                 struct inject_connection *c = session->connections;
                 if (c->state == ASKING || c->state == SENDING) {
                         bool moved = false;
-                        if (fail(c, "was not reached: the server ends") == 0)
-                                (void)step_client(c, &moved);
+                        fail(c, "was not reached: the server ends");
+                        (void)step_client(c, &moved);
                 }
                 end(c);
         }
