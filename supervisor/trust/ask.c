@@ -112,7 +112,7 @@ static struct waiting *make(struct trust_call *trust)
                 .json = w->json,
                 .n = n,
                 .definition = trust_definition(trust),
-                .rule = trust->rule,
+                .rule = *trust->rule ? trust->rule : QUESTION_NO_RULE,
                 .why = trust->why,
                 .rule_key = trust->is_proposable ? trust->rule_key : 0,
         };

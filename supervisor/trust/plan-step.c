@@ -112,8 +112,13 @@ static enum trust_result follow(struct trust_call *trust, struct plan *plan,
         default:
                 break;
         }
-        if (trust->effect != RULES_ASK)
+        if (call->kind == PLAN_READS)
                 return TRUST_GO_ON;
+        if (call->kind == PLAN_SENDS) {
+                trust->is_outside_plan = true;
+                trust->is_proposable = false;
+                trust->effect = RULES_ASK;
+        }
         plan_note_other(plan);
         plan_describe_difference(plan, call, difference);
         memcpy(why, trust->why, sizeof(why));

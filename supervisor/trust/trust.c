@@ -31,6 +31,8 @@ void trust_set_refusal(struct trust_call *trust, const char *kind, bool is_by_ru
         struct trust_refusal *refusal = &trust->refusal;
         va_list args;
 
+        is_by_rule = is_by_rule && *trust->rule;
+
         *refusal = (struct trust_refusal){.kind = kind,
                                           .rule = is_by_rule ? trust->rule : NULL,
                                           .why = is_by_rule && *trust->why ? trust->why : NULL};
@@ -206,6 +208,8 @@ enum trust_result trust_apply_rules(struct trust_call *trust)
                 if (decision.rule->seen)
                         append_seen(trust, decision.rule->seen);
         }
+        if (trust->is_outside_plan && trust->effect == RULES_ALLOW)
+                trust->effect = RULES_ASK;
         if (decision.fault)
                 trust_set_refusal(trust, "ToolDenied", false, "the rules were not decided: %s",
                                   decision.fault);

@@ -54,6 +54,7 @@ struct trust_call {
         struct buffer answer; /* TRUST_ANSWERED: a CallToolResult */
         size_t plan_row;      /* of its cell's plan, from 1, that its result is for; 0: none */
         bool is_planned;      /* a person has said yes to the plan that has it */
+        bool is_outside_plan; /* it asks although the rules allow it */
         bool is_refused;      /* the step `refused` has begun */
         size_t step;
         bool waits;

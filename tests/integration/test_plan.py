@@ -83,10 +83,10 @@ class Plans(Planned):
         code = CAUGHT + NOTICES + "[await tried(to='evil' if real else 'good', text='x'), await tried(text='x', to='good'), await tried(to='good', text='x')]"
         code = code.replace("await tried(text='x', to='good'), ", "*([await tried(text='x', to='good')] if real else []), ")
         first, second, third = self.plan(code)["value"]["json"]
-        self.assertIn("not in the plan: /to is not as in row 1 of the plan; mail leaves the house: a person answered no", first)
-        self.assertIn("not in the plan: the text of the arguments is not as in row 1 of the plan", second)
+        self.assertIn("not in the plan: /to is not as in row 2 of the plan; mail leaves the house: a person answered no", first)
+        self.assertIn("not in the plan: the text of the arguments is not as in row 2 of the plan", second)
         self.assertEqual((third, self.sent()), ({"ok": True}, before + 1))
-        self.assertTrue(self.messages()[0].startswith("plan of 2 calls"))
+        self.assertTrue(self.messages()[0].startswith("plan of 3 calls: 1 mail.lines, 2 mail.send: mail leaves the house: cloister approve "), self.messages()[0])
         self.assertIn("1 call of mail.send: not in the plan: ", self.messages()[1])
 
     def test_more_calls_than_planned_ask(self):
@@ -96,6 +96,30 @@ class Plans(Planned):
         cell = self.plan(code)
         self.assertIn("the plan has no more such calls of mail.send", cell["value"]["json"][0])
         self.assertEqual((self.sent(), cell["plan"]["other"], cell["plan"]["made"]), (before + 2, 1, 3))
+
+    def test_allowed_calls_are_held_to_the_plan(self):
+        """A call that the rules allow and that may change something is in the question, and asks if the plan lacks it."""
+        tried = CAUGHT.replace("mail.send", "mail.note")
+        code = tried + NOTICES + "r = await tried(text='planned')\nawait mcp_mail.send(to='a')\n[r, await tried(text='x' if real else 'y')]"
+        before = self.sent()
+        self.server.answers = [YES, NO]
+        cell = self.plan(code)
+        self.assertTrue(self.messages()[0].startswith("plan of 4 calls: 1 mail.lines, 2 mail.note, 1 mail.send: mail leaves the house: cloister approve "), self.messages()[0])
+        self.assertIn("1 call of mail.note: not in the plan: /text is not as in row 4", self.messages()[1])
+        self.assertIn("; rule: none\n", self.messages()[1])
+        planned, other = cell["value"]["json"]
+        self.assertEqual((planned, self.sent(), cell["plan"]["other"]), ({"ok": True}, before + 2, 1), cell)
+        self.assertTrue(other.startswith("mail.note was not sent: not in the plan: /text is not as in row 4 of the plan: a person answered no"), other)
+        # A person can leave out such a call; in a plan in which nothing asks, no question is asked.
+        self.server.asked.clear()
+        self.server.answers = [None]
+        call = self.server.start_call(tried + "r = await tried(text='n')\nawait mcp_mail.send(to='a')\nr", session=self.session, plan=True)
+        self.question()
+        self.assertIn("rule: none (it is allowed)", self.approve(self.session, "--rows", "2"))
+        self.assertIn("a person answered no to this call of the plan", call.result()["structuredContent"]["value"]["json"])
+        self.server.asked.clear()
+        self.assertEqual(self.plan("await mcp_mail.note(text='n')\n1")["value"]["json"], 1)
+        self.assertEqual(self.server.asked, [])
 
     def test_vary_may_differ_and_reads_are_made_once(self):
         before, reads = self.sent(), self.reads()

@@ -72,6 +72,34 @@ static void test_lists_have_a_ttl(void)
         close_server();
 }
 
+/* Whether the tool mentions plans in a server with this config. */
+static bool has_plan(const char *text)
+{
+        struct config *config = fake_config(text);
+
+        open_server();
+        mcp_server_set_config(server, config);
+        sent.length = 0;
+        send_line(MODERN("1", "tools/list", ""));
+        _cleanup_json_ yyjson_doc *doc = take_message();
+        const char *description = yyjson_get_str(at(doc, "/result/tools/0/description"));
+        bool ret = strstr(description, "plan") != NULL;
+        check_eq_int(at(doc, "/result/tools/0/inputSchema/properties/plan") != NULL, ret);
+        close_server();
+        config_free(config);
+        return ret;
+}
+
+/* Every conversation has the description: it mentions plans where a rule asks only. */
+static void test_plans_are_mentioned_where_a_rule_asks(void)
+{
+        check(!has_plan("{}"));
+        check(!has_plan(
+                "{\"mcpServers\":{\"s\":{\"command\":\"/bin/true\"}},\"rules\":[{\"deny\":\"s.a\"},{\"allow\":\"s.b\"}]}"));
+        check(has_plan(
+                "{\"mcpServers\":{\"s\":{\"command\":\"/bin/true\"}},\"rules\":[{\"ask\":\"s.a\"}]}"));
+}
+
 static void test_required_members_of_a_request(void)
 {
         open_server();
@@ -285,6 +313,7 @@ int main(void)
 {
         run(test_discover);
         run(test_lists_have_a_ttl);
+        run(test_plans_are_mentioned_where_a_rule_asks);
         run(test_required_members_of_a_request);
         run(test_unknown_version);
         run(test_removed_methods);

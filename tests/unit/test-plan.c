@@ -99,6 +99,17 @@ static void test_a_no_is_a_no(void)
         check_eq_int(take(plan, call), PLAN_REFUSED);
         check_eq_int(take(plan, call), PLAN_REFUSED);
         plan_free(plan);
+
+        /* Calls that the rules allow are in the question of a plan, too. */
+        size_t row;
+        struct error err = {};
+        plan = plan_new();
+        call = call_of(PLAN_SENDS, "{}");
+        check_eq_int(plan_add(plan, &call, &row, &err), 0);
+        check(plan_at(plan, row)->is_allowed);
+        plan_at(plan, row)->is_allowed = false;
+        check_eq_int(take(plan, call), PLAN_REFUSED);
+        plan_free(plan);
 }
 
 static void test_vary_is_left_out(void)
@@ -219,10 +230,12 @@ static void test_bounds(void)
         call.n = 1;
         check_eq_int(plan_add(plan, &call, &row, &err), -E2BIG);
         check(strstr(plan_fault(plan), "4 MiB") != NULL);
-        /* Other calls have the larger bound. */
+        call.kind = PLAN_SENDS;
+        check_eq_int(plan_add(plan, &call, &row, &err), -E2BIG);
+        /* Calls that are sent in the copy have the larger bound. */
         plan_free(plan);
         plan = plan_new();
-        call.kind = PLAN_SENDS;
+        call.kind = PLAN_READS;
         call.n = PLAN_ASKED_BYTES_MAX - 1024;
         add(plan, call);
         check_eq_int(plan_add(plan, &call, &row, &err), 0);

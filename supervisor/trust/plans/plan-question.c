@@ -10,7 +10,7 @@
 
 enum { WHY_MAX = 640, ROWS_BYTES_MAX = 8 * 1024 };
 
-/* A row that asks. */
+/* A row that is not sent in the copy. */
 struct asked {
         struct approval_call approval;
         struct plan_row *row;
@@ -200,7 +200,7 @@ static bool add_calls(struct plan_question *q, struct plan *plan,
                 struct asked *asked = &q->calls[q->n];
                 const char *why;
 
-                if (row->kind != PLAN_ASKS)
+                if (row->kind == PLAN_READS)
                         continue;
                 *asked = (struct asked){
                         .row = row,
@@ -211,8 +211,9 @@ static bool add_calls(struct plan_question *q, struct plan *plan,
                                               .json = row->json,
                                               .n = row->n,
                                               .definition = row->definition,
-                                              .rule = row->rule,
-                                              .why = row->why}},
+                                              .rule = row->kind == PLAN_ASKS ? row->rule
+                                                                             : QUESTION_ALLOWED,
+                                              .why = row->kind == PLAN_ASKS ? row->why : NULL}},
                 };
                 if (approvals_add(q->approvals, &asked->approval, settings, &why) != APPROVAL_WAITS)
                         return false;

@@ -169,9 +169,9 @@ int plan_add(struct plan *plan, const struct plan_call *call, size_t *ret, struc
 
         if (plan->n == PLAN_ROWS_MAX)
                 return fail(plan, err, E2BIG, "the plan has 1,000 calls, and one has no more");
-        if (call->kind == PLAN_ASKS && call->n > PLAN_ASKED_BYTES_MAX - plan->asked_bytes)
+        if (call->kind != PLAN_READS && call->n > PLAN_ASKED_BYTES_MAX - plan->asked_bytes)
                 return fail(plan, err, E2BIG,
-                            "the calls that ask have more than 4 MiB of arguments");
+                            "the calls to approve have more than 4 MiB of arguments");
         int r = compare_form(call, &compared);
         if (r == -E2BIG)
                 return fail(plan, err, E2BIG,
@@ -198,11 +198,12 @@ int plan_add(struct plan *plan, const struct plan_call *call, size_t *ret, struc
                 .why = strdup(call->why),
                 .compared = copy(buffer_bytes(&compared), compared.length),
                 .n_compared = compared.length,
+                .is_allowed = call->kind != PLAN_ASKS,
         };
         *ret = plan->n++;
         if (!row->server || !row->tool || !row->json || !row->rule || !row->why || !row->compared)
                 return fail(plan, err, ENOMEM, "no memory for the plan");
-        if (call->kind == PLAN_ASKS)
+        if (call->kind != PLAN_READS)
                 plan->asked_bytes += call->n;
         return 0;
 }
@@ -271,7 +272,7 @@ enum plan_match plan_take(struct plan *plan, const struct plan_call *call,
                 if (row->kind == PLAN_READS && !row->result)
                         continue;
                 *ret = row;
-                if (row->kind == PLAN_ASKS && !row->is_allowed) {
+                if (row->kind != PLAN_READS && !row->is_allowed) {
                         match = PLAN_REFUSED;
                         continue;
                 }
@@ -326,7 +327,7 @@ void plan_describe_difference(const struct plan *plan, const struct plan_call *c
                 const struct plan_row *row = &plan->rows[i];
                 _cleanup_json_ yyjson_doc *doc = NULL;
 
-                number += row->kind == PLAN_ASKS;
+                number += row->kind != PLAN_READS;
                 if (!is_same_tool(row, call) || row->kind != call->kind)
                         continue;
                 snprintf(to, PLAN_DIFFERENCE_MAX, "the plan has no more such calls of %s", name);

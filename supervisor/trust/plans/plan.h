@@ -1,8 +1,8 @@
 /*
  * The calls that code has made in a copy of its session (docs/plans.md), and which of them may be made in the session.
  *
- * A plan is first filled, in the copy: each call is a row. Then a person is asked about the rows that ask. Then it is followed: the same
- * call takes its row, once. No function here has side effects.
+ * A plan is first filled, in the copy: each call is a row. If one asks, a person is asked about all that were not sent. Then the plan is
+ * followed: the same call takes its row, once. No function here has side effects.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ enum {
         PLAN_BYTES_MAX = 16 * 1024 * 1024, /* arguments and results */
         PLAN_ASKED_BYTES_MAX =
                 4 * 1024 *
-                1024, /* arguments that a person is asked about: one question has no more */
+                1024, /* arguments of calls that are not sent: one question has no more */
         PLAN_MS = 10 * 60 * 1000,  /* of the code in the copy */
         PLAN_DIFFERENCE_MAX = 120, /* bytes */
 };
@@ -56,7 +56,7 @@ struct plan_row {
         size_t n_compared;
         char *result; /* of PLAN_READS: the CallToolResult; NULL: it is not kept */
         size_t n_result;
-        bool is_allowed; /* of PLAN_ASKS: a person has said yes */
+        bool is_allowed; /* a person has said yes, or nothing in the plan asks */
         bool is_used;
 };
 
@@ -88,7 +88,7 @@ enum plan_match {
 /* A call in the session. *row is set unless it is PLAN_OTHER. is_refused rows are not used up. */
 enum plan_match plan_take(struct plan *plan, const struct plan_call *call,
                           const struct plan_row **row);
-/* "the plan has no call of mail.send" or "/to is not as in row 3 of the plan", for a call that asks and is PLAN_OTHER. Rows are numbered as in
+/* "the plan has no call of mail.send" or "/to is not as in row 3 of the plan", for a call that is PLAN_OTHER. Rows are numbered as in
  * the question. */
 void plan_describe_difference(const struct plan *plan, const struct plan_call *call,
                               char to[PLAN_DIFFERENCE_MAX]);

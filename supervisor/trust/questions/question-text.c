@@ -108,9 +108,11 @@ static bool is_same_rule(const struct question_call *a, const struct question_ca
                strcmp(a->why ? a->why : "", b->why ? b->why : "") == 0;
 }
 
-/* Whether call i is the first one of its rule. */
+/* Whether call i is the first one of its rule, and has one. */
 static bool is_first_of_rule(const struct question_view *view, size_t i)
 {
+        if (strcmp(view->calls[i]->rule, QUESTION_ALLOWED) == 0)
+                return false;
         for (size_t k = 0; k < i; k++) {
                 if (is_same_rule(view->calls[k], view->calls[i]))
                         return false;
@@ -128,13 +130,23 @@ static size_t count_rules(const struct question_view *view, size_t most)
         return n;
 }
 
-/* "40 calls of mail.send: writes outside the notes: cloister approve 7k2m9x4a". The reason is that of the first call's rule. */
+/* The reason of the first call that has one. */
+static const char *find_why(const struct question_view *view)
+{
+        for (size_t i = 0; i < view->n_calls; i++) {
+                if (view->calls[i]->why && *view->calls[i]->why)
+                        return view->calls[i]->why;
+        }
+        return NULL;
+}
+
+/* "40 calls of mail.send: writes outside the notes: cloister approve 7k2m9x4a". */
 static int append_first(const struct question_view *view, struct buffer *to)
 {
         bool has_others = count_rules(view, 2) > 1;
         size_t least = has_others ? WHY_SHORTER : WHY_SHORT;
         const char *others = has_others ? " (and other rules)" : "";
-        const char *why = view->n_calls > 0 ? view->calls[0]->why : NULL;
+        const char *why = find_why(view);
         size_t from = to->length;
 
         int r = buffer_printf(to, view->is_plan ? "plan of %zu call%s: " : "%zu call%s of ",
@@ -143,7 +155,7 @@ static int append_first(const struct question_view *view, struct buffer *to)
                 r = append_tools(view, to);
         size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) +
                       strlen(": : cloister approve ") + strlen(view->id) + strlen(others);
-        if (r >= 0 && why && *why) {
+        if (r >= 0 && why) {
                 size_t room = used < QUESTION_LINE ? QUESTION_LINE - used - 1 : 0;
                 r = buffer_append_text(to, ": ");
                 if (r >= 0)

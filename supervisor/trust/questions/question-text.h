@@ -23,6 +23,11 @@ enum {
         QUESTION_LINE_MAX = 1200, /* bytes of a call in the message */
 };
 
+/* Of a call that asks because its plan lacks it. */
+#define QUESTION_NO_RULE "none"
+/* Of a row of a plan that the rules allow. */
+#define QUESTION_ALLOWED "none (it is allowed)"
+
 /* One call, as it will be sent; borrowed. */
 struct question_call {
         uint64_t number; /* of the CALL frame: unique in the session */
