@@ -33,7 +33,6 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -82,7 +81,8 @@ struct sockets {
 /* The state of the sandbox of a slot. */
 struct watched {
         struct memory_watch *watch;
-        uint32_t handle;    /* 0: none */
+        uint32_t slot;
+        uint32_t handle;
         uint32_t unchanged; /* looks */
         uint64_t bound;
         uint64_t exact_bound; /* the bound at the request for the exact figure */
@@ -102,8 +102,7 @@ struct watched {
 
 struct memory_watch {
         struct memory_watch_host host;
-        uint32_t at;     /* where the last look ended */
-        uint32_t n_used; /* slots from here on have never had a sandbox */
+        uint32_t at; /* where the last look ended */
         uint32_t round;
         uint64_t sum;                        /* of all own_part() */
         bool is_any, is_active, is_changing; /* in this round */
@@ -113,18 +112,10 @@ struct memory_watch {
         int64_t others_us;      /* process_clocks_of_others() before the clocks were read last */
         uint64_t read_ms;
         struct event *timer;
-        struct watched *watched;
+        /* Of each slot, NULL if its sandbox was not looked at yet. The state of a sandbox is larger than a page, and slots are taken at
+         * random: a table of all would soon be 5 MiB, of which each stub that is forked later has a copy. */
+        struct watched **watched;
 };
-
-/* The state of a sandbox is larger than a page: a thousand slots would take 5 MiB. In a mapping, unused
- * slots take no memory; calloc() may write them. */
-static struct watched *map_slots(uint32_t n)
-{
-        void *at = mmap(NULL, n * sizeof(struct watched), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-        return at == MAP_FAILED ? NULL : at;
-}
 
 static void arm(struct memory_watch *w, uint32_t rounds)
 {
@@ -151,7 +142,7 @@ static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
 
 static struct sandbox *sandbox_of(const struct watched *s)
 {
-        struct sandbox *sandbox = s->watch->host.sandboxes[s - s->watch->watched];
+        struct sandbox *sandbox = s->watch->host.sandboxes[s->slot];
 
         return sandbox && sandbox_handle(sandbox) == s->handle ? sandbox : NULL;
 }
@@ -439,29 +430,52 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
                 s->exact_bound = 0;
 }
 
-static void forget(struct memory_watch *w, struct watched *s, uint32_t handle)
+static void forget(struct memory_watch *w, uint32_t slot)
 {
+        struct watched *s = w->watched[slot];
+
+        if (!s)
+                return;
         child_task_cancel(s->task);
         w->sum -= own_part(s);
         child_task_cancel(s->sockets.task);
-        *s = (struct watched){.watch = w, .handle = handle};
+        free(s);
+        w->watched[slot] = NULL;
+}
+
+/* Returns the state of the sandbox in this slot. NULL: there is no memory for it, and the sandbox is killed, because nothing else
+ * would bound it. */
+static struct watched *state_of(struct memory_watch *w, uint32_t slot, struct sandbox *sandbox)
+{
+        uint32_t handle = sandbox_handle(sandbox);
+
+        if (w->watched[slot] && w->watched[slot]->handle != handle)
+                forget(w, slot);
+        if (!w->watched[slot]) {
+                struct watched *s = malloc(sizeof(*s));
+                if (!s) {
+                        log_warning("session %u is killed: no memory to watch its memory with",
+                                    handle);
+                        sandbox_kill(sandbox);
+                        return NULL;
+                }
+                *s = (struct watched){.watch = w, .slot = slot, .handle = handle};
+                w->watched[slot] = s;
+        }
+        return w->watched[slot];
 }
 
 /* Returns whether there is a sandbox to look at. */
 static bool look_at_slot(struct memory_watch *w, uint32_t i, uint64_t now_ms)
 {
         struct sandbox *sandbox = w->host.sandboxes[i];
-        struct watched *s = &w->watched[i];
-        uint32_t handle = sandbox ? sandbox_handle(sandbox) : 0;
 
-        if (i >= w->n_used) {
-                if (!sandbox)
-                        return false;
-                w->n_used = i + 1;
+        if (!sandbox) {
+                forget(w, i);
+                return false;
         }
-        if (handle != s->handle)
-                forget(w, s, handle);
-        if (!sandbox)
+        struct watched *s = state_of(w, i, sandbox);
+        if (!s)
                 return false;
         const struct sandbox_memory *memory = sandbox_memory(sandbox);
         /* It was restored. */
@@ -540,7 +554,7 @@ int memory_watch_new(const struct memory_watch_host *host, struct memory_watch *
                 return error_errno(err, ENOMEM, "memory watch");
         *w = (struct memory_watch){.host = *host,
                                    .timer = evtimer_new(host->base, on_timer, w),
-                                   .watched = map_slots(host->n)};
+                                   .watched = calloc(host->n, sizeof(struct watched *))};
         if (!w->timer || !w->watched) {
                 memory_watch_free(w);
                 return error_errno(err, ENOMEM, "memory watch");
@@ -553,14 +567,11 @@ struct memory_watch *memory_watch_free(struct memory_watch *w)
 {
         if (!w)
                 return NULL;
-        for (uint32_t i = 0; i < w->n_used; i++) {
-                child_task_cancel(w->watched[i].task);
-                child_task_cancel(w->watched[i].sockets.task);
-        }
+        for (uint32_t i = 0; w->watched && i < w->host.n; i++)
+                forget(w, i);
         if (w->timer)
                 event_free(w->timer);
-        if (w->watched)
-                munmap(w->watched, w->host.n * sizeof(struct watched));
+        free(w->watched);
         free(w);
         return NULL;
 }
@@ -576,8 +587,7 @@ void memory_watch_wake(struct memory_watch *w)
 
 void memory_watch_forget(struct memory_watch *w, uint32_t slot)
 {
-        if (slot < w->n_used)
-                forget(w, &w->watched[slot], 0);
+        forget(w, slot);
 }
 
 uint64_t memory_watch_sum(const struct memory_watch *w)
@@ -587,14 +597,14 @@ uint64_t memory_watch_sum(const struct memory_watch *w)
 
 uint64_t memory_watch_part(const struct memory_watch *w, uint32_t slot)
 {
-        return slot < w->n_used ? own_part(&w->watched[slot]) : 0;
+        return w->watched[slot] ? own_part(w->watched[slot]) : 0;
 }
 
 uint64_t memory_watch_used(const struct memory_watch *w, const struct sandbox *sandbox)
 {
-        for (uint32_t i = 0; i < w->n_used; i++) {
-                if (w->watched[i].handle == sandbox_handle(sandbox))
-                        return w->watched[i].told;
+        for (uint32_t i = 0; i < w->host.n; i++) {
+                if (w->watched[i] && w->watched[i]->handle == sandbox_handle(sandbox))
+                        return w->watched[i]->told;
         }
         return 0;
 }

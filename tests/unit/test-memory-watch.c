@@ -137,6 +137,33 @@ static pid_t sleeper(void)
         return pid;
 }
 
+/* A server takes its slots at random, so that soon each has had a sandbox. */
+static void test_slots_that_had_a_sandbox_take_no_memory(void)
+{
+        char folder[] = "/tmp/cloister-test-XXXXXX";
+        struct event_base *base = event_base_new();
+        struct memory_watch *w = new_watch(base);
+        long before = 0;
+
+        check(mkdtemp(folder) != NULL);
+        _cleanup_close_ int proc = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check_eq_int(symlinkat("/proc/self", proc, "2"), 0);
+        for (uint32_t i = 0; i < SLOTS; i += 2) {
+                struct sandbox s = {.handle = i + 1, .memory = {proc, -1, UINT64_MAX / 4}};
+                slots[i] = &s;
+                look(base, w);
+                check_eq_int(told.handle, i + 1);
+                slots[i] = NULL;
+                memory_watch_forget(w, i);
+                before = before ? before : faults();
+        }
+        check(faults() - before < FAULTS_MAX);
+        memory_watch_free(w);
+        event_base_free(base);
+        check_eq_int(unlinkat(proc, "2", 0), 0);
+        check_eq_int(rmdir(folder), 0);
+}
+
 /* Runs for this long, or until used() is called. */
 static void look_for_ms(struct event_base *base, long ms)
 {
@@ -191,6 +218,7 @@ int main(void)
 {
         run(test_empty_slots_take_no_memory);
         run(test_any_slot_is_looked_at);
+        run(test_slots_that_had_a_sandbox_take_no_memory);
         run(test_processes_that_do_not_run_are_not_read);
         return 0;
 }
