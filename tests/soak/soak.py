@@ -139,6 +139,15 @@ class Server:
                 self.expect("new", message)
             if i + NAMES < n:
                 self.begin_session(name)
+        if self.hostile:
+            self.calm()
+
+    def calm(self):
+        """Replaces the sessions, of which one may be hostile: what it holds while it lives is not growth."""
+        for i in range(NAMES):
+            self.cell("x = 1", session=f"s{i}", reset=True)
+        for _ in range(NAMES):
+            self.expect("new")
 
     def cells(self, n):
         for _ in range(min(WINDOW, n)):
@@ -162,9 +171,20 @@ def memory(pid):
     return 0
 
 
+def anonymous(pid):
+    """Returns the anonymous memory of a process in bytes. Pss changes too when others begin or cease to use the same files."""
+    for line in residue.read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def kernel():
     """Returns the memory that the kernel uses for the whole machine. Other programs of the machine change it too."""
     found = {}
+    for line in residue.read("/proc/cgroups").splitlines():
+        if line.startswith("memory\t"):
+            found["memory groups"] = int(line.split()[2])  # with those that were removed and still have pages
     for line in residue.read("/proc/meminfo").splitlines():
         name, value = line.split(":")
         if name in ("MemAvailable", "SUnreclaim", "SReclaimable", "Percpu"):
@@ -186,9 +206,10 @@ def sample(server, sessions, cells):
     found = {"time": time.time(), "sessions": sessions, "cells": cells, "kernel": kernel(), "processes": {}}
     for pid, (_, name) in residue.tree(monitor).items():
         role = residue.role_of(pid, name, monitor)
-        one = found["processes"].setdefault(role, {"count": 0, "memory": 0, "descriptors": collections.Counter()})
+        one = found["processes"].setdefault(role, {"count": 0, "memory": 0, "anonymous": 0, "descriptors": collections.Counter()})
         one["count"] += 1
         one["memory"] += memory(pid)
+        one["anonymous"] += anonymous(pid)
         one["descriptors"] += residue.descriptors(pid)
     return found
 
@@ -196,7 +217,7 @@ def sample(server, sessions, cells):
 def settled(server, sessions, cells):
     """A sample when two in a row have the same processes: sessions that were replaced have ended, spare ones are made."""
     before = None
-    for _ in range(100):
+    for _ in range(600):
         now = sample(server, sessions, cells)
         counts = {role: one["count"] for role, one in now["processes"].items()}
         if counts == before:
@@ -230,8 +251,9 @@ def figures(samples, unit):
         more = {kind: now[kind] - then[kind] for kind in {*then, *now} if now[kind] != then[kind]}
         # Emptied control groups that wait for a session: bounded, and gone after a minute.
         more = {kind: n for kind, n in more.items() if not (kind.endswith("/s-N-N") and n <= SPARES)}
-        per = slope([(s[unit], s["processes"][role]["memory"]) for s in kept])
+        per, of_own = (slope([(s[unit], s["processes"][role][which]) for s in kept]) for which in ("memory", "anonymous"))
         found["processes"][role] = {"count": last["count"], "memory": values[-1], "growth": growth, f"bytes of {unit}": round(per, 3),
+                                    "anonymous": last["anonymous"], f"anonymous of {unit}": round(of_own, 3),
                                     "descriptors": sum(last["descriptors"].values()), "descriptors more": more}
         if role in ("monitor", "broker", "cloister-templ", "template", "stub", "janitor") and growth > LIMIT:
             grown.append(f"{role}: {growth / 1024:.0f} KiB over {found['made']} {unit}")
