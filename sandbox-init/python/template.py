@@ -74,6 +74,7 @@ THREADLESS = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's jemalloc
     "_RJEM_MALLOC_CONF": "background_thread:false",  # that of polars
     "GOMP_SPINCOUNT": "20000",  # GNU's OpenMP (scikit-learn): about 1 ms instead of 20
+    "OPENBLAS_THREAD_TIMEOUT": "20",  # numpy's OpenBLAS: 2**20 cycles instead of some 20 ms
 }
 
 

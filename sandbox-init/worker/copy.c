@@ -479,6 +479,13 @@ static bool python_is_alone(void)
         return state && !next(state);
 }
 
+static long held; /* what threads_hold() has returned for the last copy; 0 without it */
+
+long copy_held(void)
+{
+        return held;
+}
+
 /* How the worker is copied. */
 struct copy_way {
         int has_threads; /* of Python: then CPython's own hooks of a fork run, unless all threads are held */
@@ -498,10 +505,11 @@ static PyObject *copy_make(const struct copy_way *way,
 {
         struct copy_fork made = {.group = raw_call(SYS_getpgid, 0, 0, 0, 0, 0, 0)};
 
-        threads_hold_none();
+        held = 0;
         raw_signal_mask(SIG_SETMASK, &all_signals, &made.mask);
-        made.is_plain = way->may_hold && (!way->runs_python || python_is_alone()) &&
-                        threads_hold() > 0;
+        if (way->may_hold && (!way->runs_python || python_is_alone()))
+                held = threads_hold();
+        made.is_plain = held > 0;
         const bool hooks = way->has_threads && !made.is_plain;
         if (hooks) {
                 raw_signal_mask(SIG_SETMASK, &made.mask, NULL);

@@ -14,6 +14,9 @@
  */
 PyObject *copy_keep(PyObject *args, int *is_copy);
 
+/* Of the last copy: how many threads were held for it, or the negative id of one that could not be. */
+long copy_held(void);
+
 /* In a copy that has become the worker, once: (changed, returned, removed, failed, [names], [names that
  * failed]) of rollback.h, or None if it has rolled nothing back. */
 PyObject *transaction_report(PyObject *self, PyObject *args);

@@ -1,6 +1,7 @@
 #include "sandbox-init/worker/lock-owners.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,32 +19,12 @@ enum {
         RECENT = 16,
         COUNT_MAX = 4096,  /* how often a lock is taken by its holder, and how many wait */
         KIND_SHARED = 128, /* of pthread_mutex_t */
-        KIND_RECURSIVE = 1,
-        KIND_ERROR_CHECK = 2,
         SPINS_MAX = 1000,
         WRITE_LOCKED =
                 3, /* of pthread_rwlock_t: PTHREAD_RWLOCK_WRPHASE | PTHREAD_RWLOCK_WRLOCKED */
         READERS_MAX = COUNT_MAX << 3,
-        FUTEX_USED = 2, /* PTHREAD_RWLOCK_FUTEX_USED */
 };
-
-/* bits/struct_mutex.h, bits/struct_rwlock.h of glibc on x86-64 */
-struct mutex {
-        int32_t lock;
-        uint32_t count;
-        int32_t owner;
-        uint32_t users;
-        int32_t kind;
-        int16_t spins, elision;
-        uint64_t previous, next; /* of a robust mutex */
-};
-struct rwlock {
-        uint32_t readers, writers, phase, writers_futex, padding[2];
-        int32_t writer;
-        int32_t shared;
-        uint64_t more_padding[2];
-        uint32_t flags;
-};
+#define FUTEX_USED 2U /* PTHREAD_RWLOCK_FUTEX_USED */
 
 static struct {
         int32_t *owner[LOCKS_MAX];
@@ -70,23 +51,24 @@ struct search {
 static const uint64_t scratch_size = (MAPPINGS_MAX * sizeof(struct mapping) + MAPPING_PAGE - 1) &
                                      ~(uint64_t)(MAPPING_PAGE - 1);
 
-static bool is_mutex(const struct mutex *m)
+static bool is_mutex(const struct __pthread_mutex_s *m)
 {
-        const int32_t kind = m->kind & ~KIND_SHARED;
+        const int kind = m->__kind & ~KIND_SHARED;
 
-        return (m->lock == 1 || m->lock == 2) && m->users == 1 && m->previous == 0 &&
-               m->next == 0 && m->elision == 0 && m->spins >= 0 && m->spins <= SPINS_MAX &&
-               ((kind == KIND_RECURSIVE && m->count >= 1 && m->count <= COUNT_MAX) ||
-                (kind == KIND_ERROR_CHECK && m->count == 0));
+        return (m->__lock == 1 || m->__lock == 2) && m->__nusers == 1 && !m->__list.__prev &&
+               !m->__list.__next && m->__elision == 0 && m->__spins >= 0 &&
+               m->__spins <= SPINS_MAX &&
+               ((kind == PTHREAD_MUTEX_RECURSIVE && m->__count >= 1 && m->__count <= COUNT_MAX) ||
+                (kind == PTHREAD_MUTEX_ERRORCHECK && m->__count == 0));
 }
 
-static bool is_rwlock(const struct rwlock *l)
+static bool is_rwlock(const struct __pthread_rwlock_arch_t *l)
 {
-        return (l->readers & WRITE_LOCKED) == WRITE_LOCKED && l->readers <= READERS_MAX &&
-               (l->writers & INT32_MAX) <= COUNT_MAX && (l->phase & ~(uint32_t)FUTEX_USED) == 1 &&
-               (l->writers_futex & ~(uint32_t)FUTEX_USED) == 1 && l->padding[0] == 0 &&
-               l->padding[1] == 0 && (l->shared == 0 || l->shared == 1) &&
-               l->more_padding[0] == 0 && l->more_padding[1] == 0 && l->flags <= 3;
+        return (l->__readers & WRITE_LOCKED) == WRITE_LOCKED && l->__readers <= READERS_MAX &&
+               (l->__writers & INT32_MAX) <= COUNT_MAX && (l->__wrphase_futex & ~FUTEX_USED) == 1 &&
+               (l->__writers_futex & ~FUTEX_USED) == 1 && l->__pad3 == 0 && l->__pad4 == 0 &&
+               (l->__shared == 0 || l->__shared == 1) && l->__rwelision == 0 && l->__pad2 == 0 &&
+               l->__flags <= 3;
 }
 
 static void note(int32_t *owner, unsigned holder)
@@ -141,13 +123,13 @@ static bool has(const struct region *in, uint64_t at, uint64_t n)
 /* Both locks have the holder's id in the first half of 8 bytes. at: of it. */
 static void check(uint64_t at, const struct region *in, unsigned holder)
 {
-        const uint64_t mutex = at - offsetof(struct mutex, owner),
-                       rwlock = at - offsetof(struct rwlock, writer);
+        const uint64_t mutex = at - offsetof(struct __pthread_mutex_s, __owner),
+                       rwlock = at - offsetof(struct __pthread_rwlock_arch_t, __cur_writer);
 
-        if ((has(in, mutex, sizeof(struct mutex)) &&
-             is_mutex((const struct mutex *)(uintptr_t)mutex)) ||
-            (has(in, rwlock, sizeof(struct rwlock)) &&
-             is_rwlock((const struct rwlock *)(uintptr_t)rwlock)))
+        if ((has(in, mutex, sizeof(struct __pthread_mutex_s)) &&
+             is_mutex((const struct __pthread_mutex_s *)(uintptr_t)mutex)) ||
+            (has(in, rwlock, sizeof(struct __pthread_rwlock_arch_t)) &&
+             is_rwlock((const struct __pthread_rwlock_arch_t *)(uintptr_t)rwlock)))
                 note((int32_t *)(uintptr_t)at, holder);
 }
 
@@ -174,17 +156,9 @@ static void search(const struct search *s, uint64_t from, uint64_t to, const str
 
 static const struct mapping *mapping_of(const struct search *s, uint64_t at)
 {
-        long low = 0, high = s->n_mappings;
+        const struct mapping *m = mapping_at(s->list, s->n_mappings, at);
 
-        while (low < high) {
-                const long middle = (low + high) / 2;
-                if (s->list[middle].end <= at)
-                        low = middle + 1;
-                else
-                        high = middle;
-        }
-        const struct mapping *m = &s->list[low];
-        return low < s->n_mappings && m->start <= at && is_searched(m) ? m : NULL;
+        return m && is_searched(m) ? m : NULL;
 }
 
 static uint64_t lesser(uint64_t a, uint64_t b)
@@ -217,14 +191,14 @@ static void search_object(const struct search *s, uint64_t object, unsigned hold
 static void search_objects(const struct search *s, unsigned holder)
 {
         const struct lock_holder *h = &s->holders[holder];
-        const uint64_t start = h->stack & ~UINT64_C(7);
+        const uint64_t start = (uint64_t)h->registers[REG_RSP] & ~UINT64_C(7);
         const struct mapping *stack = mapping_of(s, start);
         struct searched searched = {0};
 
-        if (h->id == 0 || !stack)
+        if (!stack)
                 return;
-        for (unsigned i = 0; i < LOCK_HOLDER_REGISTERS; i++)
-                search_object(s, h->registers[i], holder, &searched);
+        for (unsigned i = 0; i < REG_RIP; i++)
+                search_object(s, (uint64_t)h->registers[i], holder, &searched);
         const uint64_t end = start + lesser(stack->end - start, STACK_MAX);
         for (uint64_t at = start; at < end && searched.bytes < SEARCHED_MAX; at += sizeof(uint64_t))
                 search_object(s, *(const uint64_t *)(uintptr_t)at, holder, &searched);

@@ -8,13 +8,11 @@
 #pragma once
 
 #include <stdint.h>
-
-enum { LOCK_HOLDER_REGISTERS = 6 };
+#include <ucontext.h>
 
 struct lock_holder {
         int32_t id;
-        uint64_t stack;                            /* its stack pointer */
-        uint64_t registers[LOCK_HOLDER_REGISTERS]; /* those that functions keep */
+        const greg_t *registers;
 };
 
 /* Notes the locks that are held by these threads, at most the first 1,024. All signals must be blocked. Waits for nothing, and uses the memory of

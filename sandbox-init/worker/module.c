@@ -723,14 +723,14 @@ static PyObject *cloister_copy(PyObject *self, PyObject *args)
         PyObject *r = copy_keep(args, &is_copy);
         if (is_copy)
                 in_wait = pulled = 0;
-        if (is_copy && threads_last() <= 0)
+        if (is_copy && copy_held() <= 0)
                 sleepers = 0;
         return r;
 }
 
 static PyObject *cloister_held(PyObject *self, PyObject *args)
 {
-        return py.PyLong_FromLong(threads_last());
+        return py.PyLong_FromLong(copy_held());
 }
 
 /* (value, flags of O_NONBLOCK): a new eventfd, for one that a library had. Returns the descriptor or a negative errno. */

@@ -1,6 +1,5 @@
 #include "sandbox-init/worker/thread-id.h"
 
-#include <stdbool.h>
 #include <sys/mman.h>
 
 #include "sandbox-init/raw.h"
@@ -41,17 +40,23 @@ void thread_id_find(void)
         }
 }
 
-/* In the fork: keeps those that libc has changed. */
-void thread_id_confirm(void)
+bool thread_id_keep(uintptr_t thread_pointer, int32_t id)
 {
-        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+        const uintptr_t offset = thread_pointer - raw_thread_pointer();
         unsigned n = 0;
 
         for (unsigned i = 0; i < n_ids; i++) {
-                if (*ids[i] == id)
+                if (*(const int32_t *)((uintptr_t)ids[i] + offset) == id)
                         ids[n++] = ids[i];
         }
         n_ids = n;
+        return n > 0;
+}
+
+/* In the fork: keeps those that libc has changed. */
+void thread_id_confirm(void)
+{
+        thread_id_keep(raw_thread_pointer(), (int32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0));
 }
 
 /* In the branch, whose id is another one. */
@@ -63,12 +68,7 @@ void thread_id_renew(void)
                 *ids[i] = id;
 }
 
-unsigned thread_id_offsets(ptrdiff_t *offsets, unsigned max)
+ptrdiff_t thread_id_offset(void)
 {
-        const uintptr_t thread = raw_thread_pointer();
-        unsigned n = 0;
-
-        for (; n < n_ids && n < max; n++)
-                offsets[n] = (ptrdiff_t)((uintptr_t)ids[n] - thread);
-        return n;
+        return n_ids == 1 ? (ptrdiff_t)((uintptr_t)ids[0] - raw_thread_pointer()) : 0;
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,5 +15,7 @@ void thread_id_confirm(void);
 /* In the branch, whose id is another one. */
 void thread_id_renew(void);
 
-/* After thread_id_find(): where the words are, relative to the thread pointer. Returns how many there are. */
-unsigned thread_id_offsets(ptrdiff_t *offsets, unsigned max);
+/* After thread_id_find(): keeps the words that have the id of another thread in its struct. Returns whether there is one. */
+bool thread_id_keep(uintptr_t thread_pointer, int32_t id);
+/* Where the word is, relative to the thread pointer, if one is left; else 0. */
+ptrdiff_t thread_id_offset(void);

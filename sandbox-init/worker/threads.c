@@ -5,13 +5,13 @@
  *
  *   1. The worker reads /proc/self/task/N/syscall of each thread, until it names a call of the list below.
  *   2. It sends the thread a signal. The handler sees by its registers whether the thread was in that call until then, and saves what a thread
- *      consists of outside its memory: thread pointer, list of robust futexes, name, and the registers of the handler itself. The other registers,
- *      the mask and the alternate stack are in the frame of the signal, on the thread's stack. Then it waits for the worker to let it go.
+ *      consists of outside its memory: thread pointer, list of robust futexes, name. Registers, mask and alternate stack are in the frame of the
+ *      signal, on the thread's stack. Then it waits for the worker to let it go.
  *   3. When all are held and no thread has come meanwhile, the worker forks by a plain clone(). libc's fork() would take the stacks of all others
  *      as free memory, and would run the hooks by which libraries end their threads.
- *   4. The worker lets its threads go: each begins its call again.
+ *   4. The worker lets its threads go: each begins its call again. It writes nothing to its stack then, whose pages it has in common with the fork.
  *   5. In the copy, once it is the worker, clone() makes each thread with its thread pointer, and libc's word for its id gets the new one. The
- *      thread registers what the kernel needs, and returns from its handler. Its wait for a futex begins again. Another wait ends with EINTR, once:
+ *      thread registers what the kernel needs, and returns from the signal. Its wait for a futex begins again. Another wait ends with EINTR, once:
  *      sets of epoll and eventfds are the same as the original's, which may have taken an event that this thread would wait for.
  *
  * The signal is one that glibc keeps for itself, SIGSETXID: glibc lets no code block or handle it. Its handler acts only on signals that
@@ -19,84 +19,75 @@
  */
 #include "sandbox-init/worker/threads.h"
 
+#include <asm/prctl.h>
+#include <dirent.h>
 #include <errno.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "sandbox-init/raw.h"
-
-#if defined(__x86_64__)
-
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <ucontext.h>
 
+#include "sandbox-init/raw.h"
 #include "sandbox-init/worker/lock-owners.h"
-#include "sandbox-init/worker/memory/dump.h"
+#include "sandbox-init/worker/memory/mappings.h"
 #include "sandbox-init/worker/rseq.h"
 #include "sandbox-init/worker/thread-id.h"
 
 enum {
-        HOLD_SIGNAL = 33, /* SIGSETXID of glibc */
-        CALM_US =
-                60000, /* until a thread that computes waits: pools spin for some 20 ms before they wait */
-        ANSWER_US =
-                200000, /* until a thread that waits has run its handler: the processors may be busy */
-        BACK_US = 1500000, /* until the copy may have all its threads */
+        HOLD_SIGNAL = 33,     /* SIGSETXID of glibc */
+        PATIENCE_US = 20000,  /* of computing, or of another wait, until a thread cannot be held */
+        HOLD_US = 200000,     /* for all of them: the processors may be busy */
+        BACK_US = 1500000,    /* until the copy may have all its threads */
+        ANSWERS_NS = 1000000, /* then those that have not answered are read again */
         NAP_NS = 50000,
         INSTRUCTION = 2, /* bytes of `syscall` */
-        IDS_MAX = 8,
         NAME_SIZE = 16,
         STACK_SIZE = 1024,
+        CLOCK_OF_THREAD = 6, /* CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED of the kernel */
 };
 
 enum slot_state {
-        SLOT_NEW,
-        SLOT_ASKED,  /* the signal was sent */
-        SLOT_MISSED, /* the thread was elsewhere when the signal came */
+        SLOT_FREE,  /* the thread was not asked, or was elsewhere when the signal came */
+        SLOT_ASKED, /* the signal was sent */
         SLOT_SAVING,
         SLOT_HELD,
-        SLOT_BACK, /* it exists in this process, and waits for the others */
 };
 
-/* A line of /proc/PID/task/TID/syscall. */
+/* A line of /proc/PID/task/TID/syscall. next: address of the instruction behind it. */
 struct system_call {
-        long number;
-        uint64_t arguments[6], stack, next; /* next: address of the instruction behind it */
+        uint64_t number, arguments[6], stack, next;
 };
 
 struct slot {
-        uint32_t state; /* enum slot_state */
+        _Atomic uint32_t state; /* enum slot_state */
         int32_t id;
-        uint32_t generation;
-        bool is_listed;
-        int64_t busy_since; /* us; 0: it was not seen to compute */
+        bool is_broken;             /* the signal ended the call with EINTR */
+        int64_t since, computed_us; /* when it was seen not to wait first, and its clock then */
         struct system_call call;
-        uint64_t registers[LOCK_HOLDER_REGISTERS];
+        ucontext_t *frame;
         uintptr_t thread_pointer;
         uint64_t robust_list, robust_size;
         char name[NAME_SIZE];
-        struct context context;
-        uint8_t stack[STACK_SIZE]
-                __attribute__((aligned(16))); /* until the thread has its own one */
+        /* In a copy, until the thread has its own one. */
+        uint8_t stack[STACK_SIZE] __attribute__((aligned(16)));
 };
 
 static struct {
         struct slot slots[THREADS_MAX];
         unsigned n;
-        uint32_t generation; /* changes when threads are let go: a futex */
-        uint32_t gate;       /* a futex: changes when threads that are back may continue */
-        uint32_t n_returning;
-        bool is_missing; /* in a fork */
-        int32_t id;      /* of the thread that holds the others */
-        ptrdiff_t id_offset;
+        _Atomic uint32_t generation; /* changes when threads are let go: a futex */
+        _Atomic uint32_t n_awaited;  /* asked, or made, and have not answered: a futex */
+        bool is_missing;             /* in a fork */
+        int32_t id;                  /* of the thread that holds the others */
+        ptrdiff_t id_offset;         /* from a thread pointer to libc's word for the id */
         uint64_t robust_list, robust_size;
-        long last;
 } all;
 
 /* The kernel's struct sigaction. */
@@ -113,149 +104,112 @@ static struct action next_action; /* glibc's */
 /* Only glibc has it. Of musl's threads another word is cleared when they end. */
 extern const char *gnu_get_libc_version(void) __attribute__((weak));
 
-static uint32_t load(const uint32_t *word)
+static bool swap(_Atomic uint32_t *word, uint32_t from, uint32_t to)
 {
-        return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+        return atomic_compare_exchange_strong(word, &from, to);
 }
 
-static void store(uint32_t *word, uint32_t value)
+static long futex(_Atomic uint32_t *word, long command, uint32_t value,
+                  const struct __kernel_timespec *time)
 {
-        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+        return raw_call(SYS_futex, raw_pointer(word), command | FUTEX_PRIVATE_FLAG, value,
+                        raw_pointer(time), 0, 0);
 }
 
-static bool swap(uint32_t *word, uint32_t from, uint32_t to)
+static void wait_for_next(uint32_t generation)
 {
-        return __atomic_compare_exchange_n(word, &from, to, false, __ATOMIC_ACQ_REL,
-                                           __ATOMIC_ACQUIRE);
+        while (all.generation == generation)
+                futex(&all.generation, FUTEX_WAIT, generation, NULL);
 }
 
-static void futex_wait(const uint32_t *word, uint32_t value)
+static void begin_next(void)
 {
-        while (load(word) == value)
-                raw_call(SYS_futex, raw_pointer(word), FUTEX_WAIT_PRIVATE, value, 0, 0, 0);
+        all.generation++;
+        futex(&all.generation, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-static void futex_open(uint32_t *word)
+/* In a thread. */
+static void answer(void)
 {
-        store(word, load(word) + 1);
-        raw_call(SYS_futex, raw_pointer(word), FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
+        if (--all.n_awaited == 0)
+                futex(&all.n_awaited, FUTEX_WAKE, 1, NULL);
 }
 
-static int64_t now_us(void)
+static void wait_for_answers(void)
 {
-        struct __kernel_timespec t;
+        const struct __kernel_timespec time = {.tv_nsec = ANSWERS_NS};
+        uint32_t n;
 
-        raw_call(SYS_clock_gettime, CLOCK_MONOTONIC, raw_pointer(&t), 0, 0, 0, 0);
+        while ((n = all.n_awaited) > 0 && futex(&all.n_awaited, FUTEX_WAIT, n, &time) != -ETIMEDOUT)
+                ;
+}
+
+static int64_t clock_us(int32_t clock)
+{
+        struct __kernel_timespec t = {0};
+
+        raw_call(SYS_clock_gettime, clock, raw_pointer(&t), 0, 0, 0, 0);
         return t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
-static int32_t own_id(void)
-{
-        return (int32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
 /* ---- the system call in which a thread waits ---- */
 
 static bool is_wait(const struct system_call *call)
 {
-        switch (call->number) {
-        case SYS_futex: {
-                /* The others have the id of a thread in the word, or move waiters. */
-                uint64_t command = call->arguments[1] & (uint64_t)FUTEX_CMD_MASK;
+        /* The last one: one of them, after the session was frozen. */
+        static const uint16_t waits[] = {SYS_read,           SYS_poll,
+                                         SYS_ppoll,          SYS_select,
+                                         SYS_pselect6,       SYS_epoll_wait,
+                                         SYS_epoll_pwait,    SYS_nanosleep,
+                                         SYS_recvfrom,       SYS_clock_nanosleep,
+                                         SYS_recvmsg,        SYS_accept,
+                                         SYS_accept4,        SYS_wait4,
+                                         SYS_waitid,         SYS_pause,
+                                         SYS_restart_syscall};
+        const uint64_t command = call->arguments[1] & (uint64_t)FUTEX_CMD_MASK;
+
+        /* Other commands have the id of a thread in the word, or move waiters. */
+        if (call->number == SYS_futex)
                 return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
+        for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+                if (call->number == waits[i])
+                        return true;
         }
-        case SYS_read:
-        case SYS_poll:
-        case SYS_ppoll:
-        case SYS_select:
-        case SYS_pselect6:
-        case SYS_epoll_wait:
-        case SYS_epoll_pwait:
-        case SYS_nanosleep:
-        case SYS_clock_nanosleep:
-        case SYS_recvfrom:
-        case SYS_recvmsg:
-        case SYS_accept:
-        case SYS_accept4:
-        case SYS_wait4:
-        case SYS_waitid:
-        case SYS_pause:
-        case SYS_restart_syscall: /* one of them, after the session was frozen */
-                return true;
-        default:
-                return false;
-        }
+        return false;
 }
 
-static const char *skip_spaces(const char *at)
-{
-        while (*at == ' ')
-                at++;
-        return at;
-}
+enum doing {
+        HAS_ENDED,
+        COMPUTES,
+        WAITS, /* in a call of the list */
+        IS_ELSEWHERE,
+};
 
-static const char *parse_hex(const char *at, uint64_t *ret)
+/* tasks: a descriptor of /proc/self/task. A line is "NUMBER 0xA 0xB 0xC 0xD 0xE 0xF 0xSTACK 0xNEXT", "-1 …" or "running". */
+static enum doing read_call(long tasks, int32_t id, struct system_call *call)
 {
-        uint64_t n = 0;
-
-        at = skip_spaces(at);
-        if (at[0] != '0' || at[1] != 'x')
-                return NULL;
-        for (at += 2;; at++) {
-                int digit = *at >= '0' && *at <= '9'   ? *at - '0'
-                            : *at >= 'a' && *at <= 'f' ? *at - 'a' + 10
-                                                       : -1;
-                if (digit < 0)
-                        break;
-                n = n << 4 | (uint64_t)digit;
-        }
-        *ret = n;
-        return at;
-}
-
-/* "NUMBER 0xA 0xB 0xC 0xD 0xE 0xF 0xSTACK 0xNEXT"; "running" and "-1 …" are refused. */
-static bool parse_call(const char *line, struct system_call *call)
-{
-        const char *at = line;
+        char path[] = "0000000000/syscall", *at = path + sizeof("0000000000") - 1, line[256];
         uint64_t *fields[] = {&call->arguments[0], &call->arguments[1], &call->arguments[2],
                               &call->arguments[3], &call->arguments[4], &call->arguments[5],
                               &call->stack,        &call->next};
 
-        call->number = 0;
-        for (; *at >= '0' && *at <= '9'; at++)
-                call->number = call->number * 10 + (*at - '0');
-        if (at == line)
-                return false;
-        for (unsigned i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-                at = parse_hex(at, fields[i]);
-                if (!at)
-                        return false;
-        }
-        return true;
-}
-
-/* Returns whether the thread waits. */
-static bool read_call(int32_t id, struct system_call *call)
-{
-        char path[48] = "/proc/self/task/", digits[12], line[256];
-        unsigned n = 0, end = sizeof("/proc/self/task/") - 1;
-
-        for (uint32_t left = (uint32_t)id; left > 0 || n == 0; left /= 10)
-                digits[n++] = (char)('0' + left % 10);
-        while (n > 0)
-                path[end++] = digits[--n];
-        static const char name[] = "/syscall";
-        for (unsigned i = 0; i < sizeof(name); i++)
-                path[end + i] = name[i];
-        long fd = raw_call(SYS_openat, AT_FDCWD, raw_pointer(path), O_RDONLY | O_CLOEXEC, 0, 0, 0);
+        for (; id > 0; id /= 10)
+                *--at = (char)('0' + id % 10);
+        long fd = raw_call(SYS_openat, tasks, raw_pointer(at), O_RDONLY | O_CLOEXEC, 0, 0, 0);
         if (fd < 0)
-                return false;
+                return fd == -ENOENT ? HAS_ENDED : IS_ELSEWHERE;
         long got = raw_call(SYS_read, fd, raw_pointer(line), sizeof(line) - 1, 0, 0, 0);
         raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
-        if (got <= 0)
-                return false;
+        if (got <= 0 || line[0] == 'r')
+                return got == -ESRCH ? HAS_ENDED : COMPUTES;
         line[got] = '\0';
-        return parse_call(line, call) && is_wait(call);
+        const char *next = take_decimal(line, &call->number);
+        for (unsigned i = 0; next > line && i < sizeof(fields) / sizeof(fields[0]); i++) {
+                if (next[0] != ' ' || next[1] != '0' || next[2] != 'x')
+                        return IS_ELSEWHERE;
+                next = take_hex(next + 3, fields[i]);
+        }
+        return next > line && is_wait(call) ? WAITS : IS_ELSEWHERE;
 }
 
 /* ---- in the thread that is held ---- */
@@ -273,66 +227,37 @@ static struct slot *find_slot(int32_t id)
         return NULL;
 }
 
-/* Returns whether the thread was in that call when the signal came. *is_broken: the call has returned EINTR, and the kernel does not begin it
- * again by itself. */
-static bool was_in(const struct system_call *call, const greg_t *registers, bool *is_broken)
+/* Returns whether the thread was in its call when the signal came. The kernel begins some calls again by itself; others have returned EINTR, and
+ * this begins them again. After restart_syscall the kernel has forgotten which one it was. */
+static bool was_in_call(struct slot *slot, greg_t *registers)
 {
+        const struct system_call *call = &slot->call;
         const uint64_t next = (uint64_t)registers[REG_RIP], result = (uint64_t)registers[REG_RAX];
 
-        *is_broken = next == call->next && (int64_t)result == -EINTR;
-        return (uint64_t)registers[REG_RSP] == call->stack &&
-               (*is_broken ||
-                (next == call->next - INSTRUCTION && result == (uint64_t)call->number));
+        slot->is_broken = next == call->next && (int64_t)result == -EINTR;
+        if ((uint64_t)registers[REG_RSP] != call->stack ||
+            (!slot->is_broken && (next != call->next - INSTRUCTION || result != call->number)))
+                return false;
+        if (slot->is_broken && call->number != SYS_restart_syscall) {
+                registers[REG_RIP] = (greg_t)(call->next - INSTRUCTION);
+                registers[REG_RAX] = (greg_t)call->number;
+        }
+        return true;
 }
 
-static void begin_again(const struct system_call *call, greg_t *registers)
+static void stay(struct slot *slot, ucontext_t *frame)
 {
-        if (call->number == SYS_restart_syscall)
-                return; /* the kernel has forgotten which one it was */
-        registers[REG_RIP] = (greg_t)(call->next - INSTRUCTION);
-        registers[REG_RAX] = call->number;
-}
+        const uint32_t generation = all.generation;
 
-static void save(struct slot *slot, const greg_t *registers)
-{
-        static const uint8_t kept[LOCK_HOLDER_REGISTERS] = {REG_RBX, REG_RBP, REG_R12,
-                                                            REG_R13, REG_R14, REG_R15};
-
-        for (unsigned i = 0; i < LOCK_HOLDER_REGISTERS; i++)
-                slot->registers[i] = (uint64_t)registers[kept[i]];
+        slot->frame = frame;
         slot->thread_pointer = raw_thread_pointer();
         raw_call(SYS_get_robust_list, 0, raw_pointer(&slot->robust_list),
                  raw_pointer(&slot->robust_size), 0, 0, 0);
         raw_call(SYS_prctl, PR_GET_NAME, raw_pointer(slot->name), 0, 0, 0, 0);
-}
-
-static void stay(struct slot *slot, greg_t *registers)
-{
-        const struct system_call call = slot->call;
-        const uint32_t generation = slot->generation;
-        bool is_broken;
-
-        if (!was_in(&call, registers, &is_broken)) {
-                swap(&slot->state, SLOT_ASKED, SLOT_MISSED);
-                return;
-        }
-        if (!swap(&slot->state, SLOT_ASKED, SLOT_SAVING)) {
-                if (is_broken)
-                        begin_again(&call, registers);
-                return;
-        }
-        save(slot, registers);
-        if (cloister_context_save(&slot->context) == 0) {
-                store(&slot->state, SLOT_HELD);
-                /* From here on the slot may be another thread's. */
-                futex_wait(&all.generation, generation);
-                if (is_broken)
-                        begin_again(&call, registers);
-        } else {
-                if (is_broken && call.number == SYS_futex)
-                        begin_again(&call, registers);
-                __atomic_fetch_sub(&all.n_returning, 1, __ATOMIC_ACQ_REL);
-        }
+        slot->state = SLOT_HELD;
+        answer();
+        /* From here on the slot may be another thread's. */
+        wait_for_next(generation);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -342,9 +267,15 @@ static void on_signal(int number, siginfo_t *info, void *context)
                         next_action.handler(number, info, context);
                 return;
         }
-        struct slot *slot = find_slot(own_id());
-        if (slot && load(&slot->state) == SLOT_ASKED)
-                stay(slot, ((ucontext_t *)context)->uc_mcontext.gregs);
+        struct slot *slot = find_slot((int32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0));
+        if (!slot || !swap(&slot->state, SLOT_ASKED, SLOT_SAVING))
+                return;
+        if (was_in_call(slot, ((ucontext_t *)context)->uc_mcontext.gregs)) {
+                stay(slot, context);
+        } else {
+                slot->state = SLOT_FREE;
+                answer();
+        }
 }
 
 static long set_handler(void)
@@ -366,242 +297,196 @@ static long set_handler(void)
 
 /* ---- in the thread that holds the others ---- */
 
-static long ask(struct slot *slot)
+/* Returns whether the signal was sent, or the thread has ended. */
+static bool ask(struct slot *slot, const struct system_call *call)
 {
         siginfo_t info = {.si_signo = HOLD_SIGNAL, .si_code = SI_QUEUE};
 
         info.si_value.sival_ptr = &all;
-        slot->generation = all.generation;
-        store(&slot->state, SLOT_ASKED);
+        slot->call = *call;
+        all.n_awaited++;
+        slot->state = SLOT_ASKED;
         long r = raw_call(SYS_rt_tgsigqueueinfo, raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0), slot->id,
                           HOLD_SIGNAL, raw_pointer(&info), 0, 0);
-        if (r < 0)
-                store(&slot->state, SLOT_MISSED);
-        return r == -ESRCH ? 0 : r;
+        if (r < 0 && swap(&slot->state, SLOT_ASKED, SLOT_FREE))
+                answer();
+        return r == 0 || r == -ESRCH;
 }
 
-struct linux_dirent64 {
-        uint64_t inode, offset;
-        uint16_t size;
-        uint8_t type;
-        char name[];
-};
-
-static int32_t parse_id(const char *text)
+/* Makes a slot for a thread that has none. Slots stay where they are: a handler may run. Returns false if there is no room. */
+static bool list(int32_t id)
 {
-        int32_t id = 0;
+        struct slot *slot = find_slot(0);
 
-        for (; *text >= '0' && *text <= '9' && id < INT32_MAX / 10 - 1; text++)
-                id = id * 10 + (*text - '0');
-        return id;
-}
-
-/* Marks the slot of a thread, or makes one. Returns false if there is no room. *is_new: also if it is a new one. */
-static bool list(int32_t id, bool *is_new)
-{
-        struct slot *slot = find_slot(id);
-
-        if (!slot) {
-                slot = find_slot(0);
-                if (!slot && all.n == THREADS_MAX)
-                        return false;
-                if (!slot)
-                        slot = &all.slots[all.n++];
-                store(&slot->state, SLOT_NEW);
-                slot->id = id;
-                slot->busy_since = 0;
-                *is_new = true;
-        }
-        slot->is_listed = true;
+        if (find_slot(id))
+                return true;
+        if (!slot && all.n == THREADS_MAX)
+                return false;
+        if (!slot)
+                slot = &all.slots[all.n++];
+        slot->state = SLOT_FREE;
+        slot->id = id;
+        slot->since = 0;
         return true;
 }
 
-/* Makes slots of all threads but this one, and forgets those that have ended. Returns 0, the id of a thread for which no slot is left,
+/* Makes slots of all threads but this one. Returns 0, the id of a thread for which no slot is left,
  * or negative errno. */
-static long list_all(bool *is_new)
+static long list_all(long tasks)
 {
         char buffer[2048] __attribute__((aligned(8)));
-        long got = 0, r = 0;
+        long got;
 
-        for (unsigned i = 0; i < all.n; i++)
-                all.slots[i].is_listed = false;
-        long fd = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/task"),
-                           O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
-        if (fd < 0)
-                return fd;
-        while (r == 0 && (got = raw_call(SYS_getdents64, fd, raw_pointer(buffer), sizeof(buffer), 0,
-                                         0, 0)) > 0) {
-                for (long at = 0; at < got && r == 0;) {
-                        const struct linux_dirent64 *entry = (const void *)(buffer + at);
-                        const int32_t id = parse_id(entry->name);
-                        if (id > 0 && id != all.id && !list(id, is_new))
-                                r = id;
-                        at += entry->size;
+        raw_call(SYS_lseek, tasks, 0, SEEK_SET, 0, 0, 0);
+        while ((got = raw_call(SYS_getdents64, tasks, raw_pointer(buffer), sizeof(buffer), 0, 0,
+                               0)) > 0) {
+                for (long at = 0; at < got;) {
+                        const struct dirent *entry = (const void *)(buffer + at);
+                        uint64_t id;
+                        take_decimal(entry->d_name, &id);
+                        if (id > 0 && id != (uint64_t)all.id && !list((int32_t)id))
+                                return (long)id;
+                        at += entry->d_reclen;
                 }
         }
-        raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
-        return r != 0 ? r : got;
+        return got;
 }
 
-/* Slots stay where they are: a handler may run. */
-static void forget_ended(void)
+/* Returns false if the thread has computed, or was elsewhere, for too long. Only its own time counts where the processors are busy. */
+static bool ask_if_it_waits(long tasks, struct slot *slot, int64_t now)
 {
+        const int32_t clock = (int32_t)(~(uint32_t)slot->id << 3 | CLOCK_OF_THREAD);
+        struct system_call call;
+        const enum doing doing = read_call(tasks, slot->id, &call);
+        const uint32_t state = slot->state;
+
+        if (doing == HAS_ENDED && state != SLOT_SAVING) {
+                if (swap(&slot->state, SLOT_ASKED, SLOT_FREE))
+                        answer();
+                slot->id = 0;
+        }
+        if (doing == HAS_ENDED || state == SLOT_SAVING || state == SLOT_HELD)
+                return true;
+        if (doing == WAITS && state != SLOT_ASKED && ask(slot, &call))
+                return true;
+        if (slot->since == 0) {
+                slot->since = now;
+                slot->computed_us = clock_us(clock);
+        }
+        return now - slot->since <= PATIENCE_US ||
+               (doing == COMPUTES && clock_us(clock) - slot->computed_us <= PATIENCE_US);
+}
+
+/* Asks all threads that wait and were not asked. Returns the id of one that cannot be held, or 0. */
+static int32_t ask_all(long tasks)
+{
+        const int64_t now = clock_us(CLOCK_MONOTONIC);
+
         for (unsigned i = 0; i < all.n; i++) {
                 struct slot *slot = &all.slots[i];
-                if (slot->is_listed || load(&slot->state) == SLOT_HELD)
-                        continue;
-                swap(&slot->state, SLOT_ASKED, SLOT_MISSED);
-                if (load(&slot->state) == SLOT_NEW || load(&slot->state) == SLOT_MISSED)
-                        slot->id = 0;
+                if (slot->id != 0 && slot->state != SLOT_HELD && !ask_if_it_waits(tasks, slot, now))
+                        return slot->id;
         }
+        return 0;
 }
 
-static unsigned count(void)
+/* Returns the id of a thread that is not held, or 0. The directory counts those too that its list did not have. */
+static int32_t find_free(long tasks)
+{
+        unsigned long n = 2 + 1;
+        struct stat about;
+
+        for (unsigned i = 0; i < all.n; i++) {
+                if (all.slots[i].id != 0 && all.slots[i].state != SLOT_HELD)
+                        return all.slots[i].id;
+                n += all.slots[i].id != 0;
+        }
+        const bool is_known = raw_call(SYS_fstat, tasks, raw_pointer(&about), 0, 0, 0, 0) == 0;
+        return is_known && about.st_nlink == n ? 0 : all.id;
+}
+
+/* When all are held, and no handler uses its slot. Returns 0, or the id of a thread that is not libc's. */
+static int32_t keep_all(void)
 {
         unsigned n = 0;
 
-        for (unsigned i = 0; i < all.n; i++)
-                n += all.slots[i].id != 0;
-        return n;
-}
-
-/* Returns false if the thread has not waited for too long. */
-static bool ask_if_it_waits(struct slot *slot, int64_t now)
-{
-        if (read_call(slot->id, &slot->call) && ask(slot) >= 0)
-                slot->busy_since = 0;
-        else if (slot->busy_since == 0)
-                slot->busy_since = now;
-        return slot->busy_since == 0 || now - slot->busy_since <= CALM_US;
-}
-
-/* Asks all threads that wait and were not asked. Returns 0 if all are held, the id of one that is not, or the negative id of one that
- * cannot be. */
-static int32_t ask_all(int64_t since)
-{
-        const int64_t now = now_us();
-        int32_t missing = 0;
-
-        for (unsigned i = 0; i < all.n; i++) {
-                struct slot *slot = &all.slots[i];
-                const uint32_t state = load(&slot->state);
-                if (slot->id == 0 || state == SLOT_HELD)
-                        continue;
-                missing = slot->id;
-                if ((state == SLOT_NEW || state == SLOT_MISSED) && !ask_if_it_waits(slot, now))
-                        return -missing;
-        }
-        return missing != 0 && now - since > ANSWER_US ? -missing : missing;
-}
-
-/* The word of libc's struct of a thread that has the id of each. Returns 0 or the id of a thread that lacks it. */
-static int32_t find_id_offset(void)
-{
-        ptrdiff_t offsets[IDS_MAX];
-
         thread_id_find();
-        unsigned n = thread_id_offsets(offsets, IDS_MAX);
         for (unsigned i = 0; i < all.n; i++) {
-                unsigned kept = 0;
                 if (all.slots[i].id == 0)
                         continue;
-                for (unsigned k = 0; k < n; k++) {
-                        if (*(int32_t *)(all.slots[i].thread_pointer + (uintptr_t)offsets[k]) ==
-                            all.slots[i].id)
-                                offsets[kept++] = offsets[k];
-                }
-                n = kept;
-                if (n == 0)
-                        return all.slots[i].id;
+                if (n != i)
+                        all.slots[n] = all.slots[i];
+                if (!thread_id_keep(all.slots[n].thread_pointer, all.slots[n].id))
+                        return all.slots[n].id;
+                n++;
         }
-        all.id_offset = offsets[0];
-        return n == 1 ? 0 : all.slots[0].id;
-}
-
-/* Of /proc/self/task: whether no thread is unknown that the directory did not list. */
-static bool are_all_known(void)
-{
-        struct stat about;
-
-        return raw_call(SYS_stat, raw_pointer("/proc/self/task"), raw_pointer(&about), 0, 0, 0,
-                        0) == 0 &&
-               about.st_nlink == 2 + 1 + (unsigned long)count();
+        all.n = n;
+        all.id_offset = thread_id_offset();
+        return n == 0 || all.id_offset != 0 ? 0 : all.slots[0].id;
 }
 
 /* Returns 0 when all are held, else the id of one that cannot be. */
-static int32_t hold_all(void)
+static int32_t hold_all(long tasks)
 {
-        const int64_t since = now_us();
+        const int64_t since = clock_us(CLOCK_MONOTONIC);
+        int32_t free_one = all.id;
 
-        for (;;) {
-                const int32_t missing = ask_all(since);
-                if (missing < 0)
-                        return -missing;
-                if (missing > 0)
-                        raw_sleep(NAP_NS);
-                bool is_new = false;
-                long r = list_all(&is_new);
-                forget_ended();
+        while (free_one != 0) {
+                const long r = list_all(tasks);
                 if (r != 0)
-                        return r > 0 ? (int32_t)r : all.slots[0].id;
-                if (missing == 0 && !is_new && are_all_known())
-                        return find_id_offset();
-                if (missing == 0 && now_us() - since > ANSWER_US)
-                        return all.slots[0].id;
+                        return r > 0 ? (int32_t)r : all.id;
+                const int32_t refused = ask_all(tasks);
+                if (refused != 0)
+                        return refused;
+                wait_for_answers();
+                free_one = find_free(tasks);
+                if (free_one != 0 && clock_us(CLOCK_MONOTONIC) - since > HOLD_US)
+                        return free_one;
+                if (free_one != 0)
+                        raw_sleep(NAP_NS);
         }
+        return keep_all();
 }
 
 static void let_go(void)
 {
         for (unsigned i = 0; i < all.n; i++) {
                 struct slot *slot = &all.slots[i];
-                swap(&slot->state, SLOT_ASKED, SLOT_MISSED);
-                while (load(&slot->state) == SLOT_SAVING)
+                swap(&slot->state, SLOT_ASKED, SLOT_FREE);
+                while (slot->state == SLOT_SAVING)
                         raw_sleep(NAP_NS);
         }
         all.n = 0;
-        futex_open(&all.generation);
+        begin_next();
 }
 
 long threads_hold(void)
 {
-        bool is_new = false;
-
         all.n = 0;
-        all.last = 0;
         all.is_missing = false; /* a branch that failed before they were back */
-        all.id = own_id();
-        long r = list_all(&is_new);
-        if (r == 0 && all.n == 0)
-                return 0;
-        int32_t missing = r > 0 ? (int32_t)r : all.n > 0 ? all.slots[0].id : all.id;
-        if (r == 0 && gnu_get_libc_version && set_handler() == 0)
-                missing = hold_all();
-        if (missing != 0) {
+        all.id = (int32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+        all.n_awaited = 0;
+        long tasks = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/task"),
+                              O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+        if (tasks < 0)
+                return -all.id;
+        int32_t refused = find_free(tasks);
+        if (refused != 0 && gnu_get_libc_version && set_handler() == 0)
+                refused = hold_all(tasks);
+        raw_call(SYS_close, tasks, 0, 0, 0, 0, 0);
+        if (refused != 0) {
                 let_go();
-                all.last = -missing;
-                return -1;
+                return -refused;
         }
         raw_call(SYS_get_robust_list, 0, raw_pointer(&all.robust_list),
                  raw_pointer(&all.robust_size), 0, 0, 0);
-        all.last = (long)count();
-        return all.last;
+        return all.n;
 }
 
 void threads_release(void)
 {
         if (all.n > 0 && !all.is_missing)
                 let_go();
-}
-
-void threads_hold_none(void)
-{
-        all.last = 0;
-}
-
-long threads_last(void)
-{
-        return all.last;
 }
 
 bool threads_are_missing(void)
@@ -632,133 +517,67 @@ void threads_note_locks(void)
 
         if (!all.is_missing)
                 return;
-        for (unsigned i = 0; i < all.n; i++) {
-                const struct slot *slot = &all.slots[i];
-                holders[i] = (struct lock_holder){slot->id, slot->call.stack, {0}};
-                __builtin_memcpy(holders[i].registers, slot->registers, sizeof(slot->registers));
-        }
+        for (unsigned i = 0; i < all.n; i++)
+                holders[i] = (struct lock_holder){all.slots[i].id,
+                                                  all.slots[i].frame->uc_mcontext.gregs};
         lock_owners_find(holders, all.n);
 }
 
-/* The first function of a thread that is back, on the stack of its slot. */
+/* The first function of a thread that is back, on the stack of its slot. Until it has its thread pointer, it has that of the thread that made it. */
 static void come_back(void *data)
 {
-        struct slot *slot = data;
-        const uint32_t gate = load(&all.gate);
+        const struct slot *slot = data;
+        const uint32_t generation = all.generation;
+        greg_t *registers = slot->frame->uc_mcontext.gregs;
 
+        raw_call(SYS_arch_prctl, ARCH_SET_FS, (long)slot->thread_pointer, 0, 0, 0, 0);
+        int32_t *id = (int32_t *)(slot->thread_pointer + (uintptr_t)all.id_offset);
+        *id = (int32_t)raw_call(SYS_set_tid_address, raw_pointer(id), 0, 0, 0, 0, 0);
         raw_call(SYS_set_robust_list, (long)slot->robust_list, (long)slot->robust_size, 0, 0, 0, 0);
         rseq_register();
         raw_call(SYS_prctl, PR_SET_NAME, raw_pointer(slot->name), 0, 0, 0, 0);
-        store(&slot->state, SLOT_BACK);
-        futex_wait(&all.gate, gate);
-        cloister_context_resume(&slot->context);
-}
-
-static long clone_thread(struct slot *slot)
-{
-        const long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-                           CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
-                           CLONE_CHILD_CLEARTID;
-        const uintptr_t thread_pointer = slot->thread_pointer;
-        const uintptr_t id = thread_pointer + (uintptr_t)all.id_offset;
-        long r = SYS_clone;
-        register uintptr_t r10 __asm__("r10") = id;
-        register uintptr_t r8 __asm__("r8") = thread_pointer;
-        register void (*r9)(void *) __asm__("r9") = come_back;
-        register struct slot *r12 __asm__("r12") = slot;
-
-        __asm__ volatile("syscall\n\ttest %%rax, %%rax\n\tjnz 1f\n\txor %%ebp, %%ebp\n\t"
-                         "mov %%r12, %%rdi\n\tcall *%%r9\n\thlt\n\t1:"
-                         : "+a"(r)
-                         : "D"(flags), "S"(slot->stack + STACK_SIZE), "d"(id), "r"(r10), "r"(r8),
-                           "r"(r9), "r"(r12)
-                         : "rcx", "r11", "memory", "cc");
-        return r;
+        if (slot->is_broken && slot->call.number != SYS_futex) {
+                registers[REG_RIP] = (greg_t)slot->call.next;
+                registers[REG_RAX] = -EINTR;
+        }
+        const ucontext_t *frame = slot->frame;
+        answer();
+        wait_for_next(generation);
+        __asm__ volatile("mov %0, %%rsp\n\tjmp cloister_signal_return" : : "r"(frame) : "memory");
+        __builtin_unreachable();
 }
 
 /* limits.pids may have no room until init has reaped what it has killed. */
-static long make_thread(struct slot *slot, int64_t since)
+static int32_t make_thread(struct slot *slot, int64_t since)
 {
+        const long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                           CLONE_SYSVSEM;
+
         for (;;) {
-                long id = clone_thread(slot);
-                if (id >= 0 || now_us() - since > BACK_US)
-                        return id;
+                long id = raw_clone_call(SYS_clone, flags, raw_pointer(slot->stack + STACK_SIZE),
+                                         come_back, slot);
+                if (id >= 0)
+                        return (int32_t)id;
+                if (clock_us(CLOCK_MONOTONIC) - since > BACK_US)
+                        raw_call(SYS_exit_group, THREADS_EXIT_FAILED, 0, 0, 0, 0, 0);
                 raw_sleep(NAP_NS);
         }
 }
 
-static _Noreturn void fail(void)
-{
-        for (;;)
-                raw_call(SYS_exit_group, THREADS_EXIT_FAILED, 0, 0, 0, 0, 0);
-}
-
 void threads_return(void)
 {
-        const int64_t since = now_us();
+        const int64_t since = clock_us(CLOCK_MONOTONIC);
         int32_t ids[THREADS_MAX] = {0};
 
         if (!all.is_missing)
                 return;
-        store(&all.n_returning, count());
-        for (unsigned i = 0; i < all.n; i++) {
-                if (all.slots[i].id == 0)
-                        continue;
-                long id = make_thread(&all.slots[i], since);
-                if (id < 0)
-                        fail();
-                ids[i] = (int32_t)id;
-        }
-        for (unsigned i = 0; i < all.n; i++) {
-                while (all.slots[i].id != 0 && load(&all.slots[i].state) != SLOT_BACK)
-                        raw_sleep(NAP_NS);
-        }
+        all.n_awaited = all.n;
+        for (unsigned i = 0; i < all.n; i++)
+                ids[i] = make_thread(&all.slots[i], since);
+        while (all.n_awaited > 0)
+                wait_for_answers();
         lock_owners_renew(ids);
-        futex_open(&all.gate);
-        /* A slot is in use until its thread has left it. */
-        while (load(&all.n_returning) > 0)
-                raw_sleep(NAP_NS);
         all.is_missing = false;
         all.n = 0;
-        futex_open(&all.generation);
+        begin_next();
 }
-
-#else
-
-long threads_hold(void)
-{
-        return 0;
-}
-
-void threads_release(void)
-{
-}
-
-void threads_hold_none(void)
-{
-}
-
-long threads_last(void)
-{
-        return 0;
-}
-
-bool threads_are_missing(void)
-{
-        return false;
-}
-
-long threads_fork(void)
-{
-        return -ENOSYS;
-}
-
-void threads_note_locks(void)
-{
-}
-
-void threads_return(void)
-{
-}
-
-#endif

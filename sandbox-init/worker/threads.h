@@ -9,25 +9,22 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 
 enum { THREADS_MAX = 64, THREADS_EXIT_FAILED = 115 };
 
+#if defined(__x86_64__)
+
 /*
  * Holds all other threads of this process. All signals must be blocked. Between this and threads_release() nothing may wait for another thread,
- * as malloc() or Python may. Returns how many are held; 0: there are no others; -1: none is held, because one of them has no
- * thread of libc, computes, blocks the signal or waits in a system call that cannot be begun again, or there are more than THREADS_MAX.
+ * as malloc() or Python may. Returns how many are held; 0: there are no others; if none is held, the negative id of one that has no
+ * thread of libc, computes for 20 ms, blocks the signal, waits for 20 ms in a system call that cannot be begun again, or is beyond THREADS_MAX.
  */
 long threads_hold(void);
 
-/* For threads_last(): a copy is made without threads_hold(). */
-void threads_hold_none(void);
-
 /* In the process that holds them. Does nothing if it holds none. */
 void threads_release(void);
-
-/* Of the last threads_hold(): how many were held, or the negative id of the one that could not be held. */
-long threads_last(void);
 
 /* Whether this is the memory of a process that held its threads, which do not run here. */
 bool threads_are_missing(void);
@@ -41,3 +38,14 @@ void threads_note_locks(void);
 
 /* In a fork or a branch, which is the worker now: makes the missing threads again. Ends the process if that is not possible. */
 void threads_return(void);
+
+#else
+
+#define threads_hold()        0L
+#define threads_release()     ((void)0)
+#define threads_are_missing() false
+#define threads_fork()        (-(long)ENOSYS)
+#define threads_note_locks()  ((void)0)
+#define threads_return()      ((void)0)
+
+#endif

@@ -81,6 +81,9 @@ class Threads(harness.Case):
     def test_openmp(self):
         self.variable("GOMP_SPINCOUNT", "20000", "infinite")
 
+    def test_openblas(self):
+        self.variable("OPENBLAS_THREAD_TIMEOUT", "20", "26")
+
 
 if __name__ == "__main__":
     harness.main()

@@ -255,7 +255,7 @@ def attempt(address):
         names = self.value("import os; sorted(os.environ)")
         self.assertFalse([n for n in names if n not in ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "MPLBACKEND", "PATH", "PWD", "PYTHONUNBUFFERED", "SHELL",
                                                         "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "PYTHONDONTWRITEBYTECODE",
-                                                        "JE_ARROW_MALLOC_CONF", "_RJEM_MALLOC_CONF", "GOMP_SPINCOUNT")], names)
+                                                        "JE_ARROW_MALLOC_CONF", "_RJEM_MALLOC_CONF", "GOMP_SPINCOUNT", "OPENBLAS_THREAD_TIMEOUT")], names)
         self.assertEqual(self.value("os.environ['HOME']"), "/workspace")
 
     def test_no_nested_namespaces(self):

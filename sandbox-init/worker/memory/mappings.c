@@ -44,7 +44,7 @@ void scratch_unmap(uint64_t size)
         raw_call(SYS_munmap, (long)SCRATCH_START, (long)size, 0, 0, 0, 0);
 }
 
-/* ---- one line: "start-end perms offset major:minor inode   path" ---- */
+/* ---- numbers ---- */
 
 static int hex_digit(char c)
 {
@@ -53,7 +53,7 @@ static int hex_digit(char c)
         return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static const char *take_hex(const char *c, uint64_t *ret)
+const char *take_hex(const char *c, uint64_t *ret)
 {
         *ret = 0;
         for (; hex_digit(*c) >= 0; c++)
@@ -61,13 +61,15 @@ static const char *take_hex(const char *c, uint64_t *ret)
         return c;
 }
 
-static const char *take_decimal(const char *c, uint64_t *ret)
+const char *take_decimal(const char *c, uint64_t *ret)
 {
         *ret = 0;
         for (; *c >= '0' && *c <= '9'; c++)
                 *ret = *ret * 10 + (uint64_t)(*c - '0');
         return c;
 }
+
+/* ---- one line: "start-end perms offset major:minor inode   path" ---- */
 
 /* No call of memset(). */
 static void clear(struct mapping *m)
@@ -187,6 +189,20 @@ long mappings_read(struct mapping *list, uint64_t scratch_size)
 long mappings_read_flags(struct mapping *list, uint64_t scratch_size)
 {
         return read_lines("/proc/self/smaps", list, scratch_size);
+}
+
+const struct mapping *mapping_at(const struct mapping *list, long n, uint64_t at)
+{
+        long low = 0, high = n;
+
+        while (low < high) {
+                const long middle = (low + high) / 2;
+                if (list[middle].end <= at)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        return low < n && list[low].start <= at ? &list[low] : NULL;
 }
 
 /* ---- comparing ---- */

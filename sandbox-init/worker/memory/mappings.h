@@ -57,11 +57,18 @@ long mappings_read(struct mapping *list, uint64_t scratch_size);
 /* Reads is_special too, for which the kernel counts all pages. */
 long mappings_read_flags(struct mapping *list, uint64_t scratch_size);
 
+/* In such a list: the mapping that contains this address, or NULL. */
+const struct mapping *mapping_at(const struct mapping *list, long n, uint64_t at);
+
 /* Whether they are the same mapping of the same memory in two sandboxes. */
 bool mapping_equals(const struct mapping *a, const struct mapping *b);
 
 bool mapping_starts_with(const struct mapping *mapping, const char *text);
 bool mapping_ends_with(const struct mapping *mapping, const char *text);
+
+/* A number of a file in /proc; 0 where there is none. Returns what follows it. */
+const char *take_hex(const char *text, uint64_t *ret);
+const char *take_decimal(const char *text, uint64_t *ret);
 
 /* Writes all of it. Returns 0 or negative errno. */
 long whole_write(long fd, const void *from, uint64_t n);
