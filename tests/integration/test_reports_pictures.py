@@ -2,12 +2,14 @@
 
 import base64
 import glob
+import json
 import os
 import struct
 import zlib
 
 import harness
 import rawmcp
+import test_publish
 
 CORPUS = os.path.join(harness.SOURCE, "tests/fuzz/corpus/pictures")
 SIGNATURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
@@ -191,6 +193,110 @@ class Published(rawmcp.ServerCase):
         content = [message["content"] for message in self.server.ask("prompts/get", {"name": "says"})["messages"]]
         self.check_shown([content[0], content[2]])
         self.assertEqual(content[1], {"type": "text", "text": "an image is not shown: PNG, cut"})
+
+
+# Blocks, and what leaves instead of them (None: as it is).
+FILE = {"uri": "file:///p", "mimeType": "image/png", "blob": base64.b64encode(png(4, 4)).decode()}
+CUT = {**FILE, "blob": base64.b64encode(png(4, 4)[:-9]).decode()}
+WIDE = {**FILE, "blob": base64.b64encode(png(3000, 3)).decode()}
+FILES = (  # resources, and the types that they leave with
+    (FILE, "image/png"),
+    ({**FILE, "mimeType": "Image/JPG; x=1"}, "image/png"),
+    (CUT, "application/octet-stream"),
+    ({**CUT, "mimeType": " image/png"}, "application/octet-stream"),
+    (WIDE, "application/octet-stream"),
+    ({**FILE, "mimeType": "image/bmp", "blob": base64.b64encode(b"BM" + bytes(50)).decode()}, "image/bmp"),
+)
+# Frames that no code of ours writes: two members of one name, of which a client may read the other one.
+TWICE = '{"type": "text", "text": "x", "type": "image", "mimeType": "image/png", "data": "AAAA"}'
+HOSTILE = """
+run = emit.__self__
+channel, number = run._channel, run._number
+def end(payload):
+    from cloister.frames import RESULT
+    import time
+    channel.send(RESULT, number, payload)
+    time.sleep(600)
+"""
+SAMPLE = "(await sample([{'role': 'user', 'content': arguments['content']}], key='q'))['content']['text']"
+
+
+class Blocks(harness.Case):
+    """Images in questions to the client's model, in resources, and in frames that hostile code writes."""
+
+    def setUp(self):
+        super().setUp()
+        embedded = "".join(f"emit({{'type': 'resource', 'resource': {one!r}}})\n" for one, _ in FILES)
+        returned = repr([{"type": "resource", "resource": one} for one, _ in FILES])
+        hostile = {
+            "twice": f"{HOSTILE}\nfrom cloister.frames import DISPLAY\nchannel.send(DISPLAY, number, b'{{\"block\": ' + {TWICE.encode()!r} + b'}}')",
+            "result": HOSTILE + f"end(b'{{\"status\": \"ok\", \"output\": {{\"content\": [' + {TWICE.encode()!r} + b']}}}}')",
+            "asks": HOSTILE + "end(b'{\"status\": \"ok\", \"requests\": {\"q\": {\"method\": \"sampling/createMessage\", \"params\": {\"maxTokens\": 1, '"
+                    f" b'\"messages\": [{{\"role\": \"user\", \"content\": ' + {TWICE.encode()!r} + b'}}]}}}}}}}}')",
+        }
+        other = json.dumps({"status": "ok", "output": {"content": [block(png(4, 4))], "messages": [{"role": "user", "content": block(png(4, 4)[:-9])}]}})
+        published = {
+            "tools": {
+                "asks": {"description": "Asks", "code": SAMPLE},
+                "emits": {"description": "Emits", "code": embedded},
+                **{"hostile-" + name: {"description": "Lies", "code": code} for name, code in hostile.items()},
+            },
+            "prompts": {
+                "says": {"description": "Says", "code": returned},
+                "other": {"description": "Lies", "code": HOSTILE + f"end({other.encode()!r})"},
+            },
+            "resources": {
+                "x://all": {"code": repr([one for one, _ in FILES])},
+                "x://own": {"mimeType": "image/png", "code": repr([{"blob": one["blob"]} for one, _ in FILES])},
+            },
+        }
+        self.client = test_publish.Client(self, True, {"sampling": {}}, published)
+
+    def asked(self, content):
+        """What the client's model is asked, or the text of the failure."""
+        result = self.client.call("asks", content=content)
+        if result["resultType"] == "input_required":
+            return result["inputRequests"]["q"]["params"]["messages"][0]["content"]
+        self.assertTrue(result["isError"])
+        return result["content"][0]["text"]
+
+    def test_questions(self):
+        good, cut, wide = (block(png(*size)[:end]) for *size, end in ((4, 4, None), (4, 4, -9), (3000, 3, None)))
+        self.assertEqual(self.asked(good), good)
+        self.assertEqual(self.asked({**good, "mimeType": "image/jpeg"}), good)
+        text = {"type": "text", "text": "what is this?"}
+        shown = self.asked([text, wide])
+        self.assertEqual((shown[0], size(base64.b64decode(shown[1]["data"]))), (text, (2000, 2)))
+        for content in (cut, [text, cut], {"type": "tool_result", "toolUseId": "1", "content": [good, cut]}):
+            self.assertIn("an image cannot be sent: PNG, cut", self.asked(content))
+        self.assertIn("an image cannot be sent: it has no bytes", self.asked({"type": "image", "mimeType": "image/png"}))
+        self.assertIn("an image needs a mimeType", self.asked({"type": "image", "data": good["data"]}))
+        # More than 32 have no check.
+        self.assertEqual(self.asked([good] * 32), [good] * 32)
+        self.assertIn("an image cannot be sent", self.asked([good] * 33))
+
+    def test_resources(self):
+        types = [kind for _, kind in FILES]
+        content = self.client.call("emits")["content"]
+        self.assertEqual([one["resource"]["mimeType"] for one in content if one["type"] == "resource"], types)
+        self.assertEqual([one["text"] for one in content if one["type"] == "text"], ["an image is not shown: PNG, cut"] * 2)
+        messages = self.client.ask("prompts/get", {"name": "says"})["messages"]
+        self.assertEqual([one["content"]["resource"]["mimeType"] for one in messages], types)
+        self.assertEqual([one["content"]["resource"]["blob"] for one in messages], [one["blob"] for one, _ in FILES])
+        # A resource that is read is a file: what is whole keeps its type.
+        whole = ["image/png" if one is WIDE else kind for one, kind in FILES]
+        self.assertEqual([one["mimeType"] for one in self.client.ask("resources/read", {"uri": "x://all"})["contents"]], whole)
+        own = [one["mimeType"] for one in self.client.ask("resources/read", {"uri": "x://own"})["contents"]]
+        self.assertEqual(own, [*whole[:-1], "application/octet-stream"])
+
+    def test_hostile_frames(self):
+        for name in ("twice", "result", "asks"):
+            with self.subTest(name):
+                text = json.dumps(self.client.call("hostile-" + name))
+                self.assertNotIn("AAAA", text)
+        # The check of one image is not that of another one.
+        (message,) = self.client.ask("prompts/get", {"name": "other"})["messages"]
+        self.assertEqual(message["content"], {"type": "text", "text": "an image is not shown: PNG, cut"})
 
 
 class Run(harness.Case):

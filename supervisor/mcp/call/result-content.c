@@ -328,8 +328,7 @@ void result_content_put_image(struct json_out *out, const struct cell_picture *p
         json_out_end(out, '}');
 }
 
-void result_content_put_refused(struct json_out *out, const struct cell_picture *picture,
-                                const char *data, size_t n)
+static void put_refusal(struct json_out *out, const struct cell_picture *picture)
 {
         char why[CELL_PICTURE_TEXT_MAX], text[CELL_PICTURE_TEXT_MAX + 64];
 
@@ -338,6 +337,12 @@ void result_content_put_refused(struct json_out *out, const struct cell_picture 
         begin_block(out, "text");
         json_out_text(out, "text", text);
         json_out_end(out, '}');
+}
+
+void result_content_put_refused(struct json_out *out, const struct cell_picture *picture,
+                                const char *data, size_t n)
+{
+        put_refusal(out, picture);
         if (n == 0)
                 return;
         begin_block(out, "resource");
@@ -349,11 +354,29 @@ void result_content_put_refused(struct json_out *out, const struct cell_picture 
         json_out_end(out, '}');
 }
 
+void result_content_put_picture(struct json_out *out, const struct cell_picture *picture,
+                                yyjson_val *block)
+{
+        yyjson_val *resource = cell_picture_resource(block);
+        size_t n = 0;
+        const char *data = json_string(block, "data", &n);
+
+        if (resource) {
+                if (!cell_picture_is_shown(picture))
+                        put_refusal(out, picture);
+                cell_picture_correct_resource(picture, resource);
+                json_out_value(out, NULL, block);
+        } else if (cell_picture_is_shown(picture)) {
+                result_content_put_image(out, picture, block, data, n);
+        } else {
+                result_content_put_refused(out, picture, data, n);
+        }
+}
+
 /* A block of an upstream tool's result, or of published code. */
 static void put_block(struct json_out *out, const struct cell_display *d, unsigned kinds)
 {
         yyjson_doc *doc = NULL;
-        size_t n = 0;
 
         if (!d->is_picture) {
                 if ((kinds & CONTENT_AUDIO || strcmp(d->mime_type, "audio") != 0) &&
@@ -362,14 +385,10 @@ static void put_block(struct json_out *out, const struct cell_display *d, unsign
                 return;
         }
         int r = json_parse(buffer_bytes(&d->data), d->data.length, &doc, NULL);
-        yyjson_val *block = r < 0 ? NULL : yyjson_doc_get_root(doc);
-        const char *data = json_string(block, "data", &n);
-        if (!data)
-                json_out_fail(out, r < 0 ? r : -EBADMSG);
-        else if (is_shown_picture(d))
-                result_content_put_image(out, &d->picture, block, data, n);
+        if (r < 0)
+                json_out_fail(out, r);
         else
-                result_content_put_refused(out, &d->picture, data, n);
+                result_content_put_picture(out, &d->picture, yyjson_doc_get_root(doc));
         yyjson_doc_free(doc);
 }
 

@@ -79,6 +79,10 @@ void result_content_put_image(struct json_out *out, const struct cell_picture *p
 void result_content_put_refused(struct json_out *out, const struct cell_picture *picture,
                                 const char *data, size_t n);
 
+/* Appends a block with a picture, as it may leave: an image, or a resource. */
+void result_content_put_picture(struct json_out *out, const struct cell_picture *picture,
+                                yyjson_val *block);
+
 /* Appends one display as a block, if the client supports its kind. */
 void result_content_put_display(struct json_out *out, const struct cell_outcome *outcome,
                                 size_t index, const struct result_options *options);

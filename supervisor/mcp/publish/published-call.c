@@ -16,6 +16,7 @@
 #include "supervisor/mcp/publish/run-tool.h"
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/task.h"
+#include "supervisor/session/cell/result-images.h"
 
 enum {
         PUBLISHED_ROUNDS_MAX = 16, /* runs of one call */
@@ -158,6 +159,8 @@ static const char *take_questions(struct mcp_call *call, yyjson_val *requests, s
 
         if (run->request.rounds + 1 >= PUBLISHED_ROUNDS_MAX)
                 return "the code asks the client again and again";
+        if (json_check_names(requests, NULL, err) < 0)
+                return err->text;
         if (yyjson_obj_size(requests) > PUBLISHED_REQUESTS_MAX)
                 return "the code asks too many questions at once";
         yyjson_obj_foreach (requests, i, n, key, request) {
@@ -252,12 +255,17 @@ static void ask_rest(struct mcp_call *call)
                 ask_legacy(call);
 }
 
-static void ask(struct mcp_call *call, yyjson_val *requests)
+static void ask(struct mcp_call *call, const struct cell_outcome *o)
 {
         struct error err = {};
+        const char *why = NULL;
 
-        const char *why = published_may_ask(call->run) ? take_questions(call, requests, &err)
-                                                       : "a completion cannot ask the client";
+        if (!published_may_ask(call->run))
+                why = "a completion cannot ask the client";
+        else if (result_images_correct_questions(o, &err) < 0)
+                why = err.text;
+        else
+                why = take_questions(call, o->requests, &err);
         if (why) {
                 published_fail(call, why);
         } else if (published_answers_early(call->run, &err) < 0) {
@@ -315,7 +323,7 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
 
         if (o->status == CELL_OK && yyjson_obj_size(o->requests) > 0) {
                 call->live.cell = NULL;
-                ask(call, o->requests);
+                ask(call, o);
                 return;
         }
         if (lacking && call->run->modern) {

@@ -10,6 +10,7 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/cell/output.h"
+#include "supervisor/session/cell/result-images.h"
 
 enum { ITEMS_MAX = 1000, COMPLETIONS_MAX = 100, TEXT_MAX = 64 * 1024 * 1024, WHY_MAX = 2048 };
 
@@ -58,38 +59,19 @@ static bool is_list(yyjson_val *list)
         return yyjson_is_arr(list) && yyjson_arr_size(list) <= ITEMS_MAX;
 }
 
-/* The check of the nth image of the outcome. Those above the limit of its images have none. */
-static const struct cell_picture *picture_of(const struct cell_outcome *o, size_t n)
-{
-        static const struct cell_picture unchecked;
-
-        return n < o->n_pictures ? &o->pictures[n] : &unchecked;
-}
-
-static void put_image(struct json_out *out, const struct cell_picture *picture, yyjson_val *block)
-{
-        size_t n = 0;
-        const char *data = json_string(block, "data", &n);
-
-        if (cell_picture_is_shown(picture))
-                result_content_put_image(out, picture, block, data, n);
-        else
-                result_content_put_refused(out, picture, data, n);
-}
-
 static int put_blocks(struct json_out *out, const struct cell_outcome *o, yyjson_val *list,
                       unsigned kinds)
 {
         yyjson_val *block;
-        size_t i, n, images = 0;
+        size_t i, n, n_data = 0;
 
         if (!is_list(list))
                 return -EBADMSG;
         yyjson_arr_foreach (list, i, n, block) {
                 if (content_block_check(block, NULL) < 0)
                         return -EBADMSG;
-                if (cell_picture_is_block(block))
-                        put_image(out, picture_of(o, images++), block);
+                if (cell_picture_of_block(block, &n_data))
+                        result_content_put_picture(out, result_images_find(o, block), block);
                 else if (is_known(block, kinds))
                         json_out_value(out, NULL, block);
         }
@@ -145,10 +127,13 @@ static void put_message(struct json_out *out, yyjson_val *role, yyjson_val *cont
         char why[CELL_PICTURE_TEXT_MAX], text[CELL_PICTURE_TEXT_MAX + 64];
         size_t n = 0;
         const char *data = json_string(content, "data", &n);
+        yyjson_val *resource = cell_picture_resource(content);
 
         json_out_begin(out, NULL, '{');
         json_out_value(out, "role", role);
-        if (!picture) {
+        if (picture && resource)
+                cell_picture_correct_resource(picture, resource);
+        if (!picture || resource) {
                 json_out_value(out, "content", content);
         } else if (cell_picture_is_shown(picture)) {
                 json_out_key(out, "content", strlen("content"));
@@ -167,7 +152,7 @@ static void put_message(struct json_out *out, yyjson_val *role, yyjson_val *cont
 static int render_prompt(struct json_out *out, const struct cell_outcome *o, unsigned kinds)
 {
         yyjson_val *list = yyjson_obj_get(o->output, "messages"), *message;
-        size_t i, n, images = 0;
+        size_t i, n, n_data = 0;
 
         if (!is_list(list))
                 return -EBADMSG;
@@ -182,10 +167,28 @@ static int render_prompt(struct json_out *out, const struct cell_outcome *o, uns
                 if (!is_known(content, kinds))
                         continue;
                 put_message(out, role, content,
-                            cell_picture_is_block(content) ? picture_of(o, images++) : NULL);
+                            cell_picture_of_block(content, &n_data) ? result_images_find(o, content)
+                                                                    : NULL);
         }
         json_out_end(out, ']');
         return 0;
+}
+
+/* The type of a resource. Bytes that are called a picture are one. */
+static void put_type(struct json_out *out, const struct cell_outcome *o,
+                     const struct published_view *view, yyjson_val *resource)
+{
+        const char *type = json_string(resource, "mimeType", NULL);
+        const struct cell_picture *picture = result_images_find(o, resource);
+        bool is_picture = cell_picture_is_named(type ? type : view->mime_type);
+
+        if (is_picture && yyjson_get_str(yyjson_obj_get(resource, "blob")))
+                type = cell_picture_is_shown(picture) ? cell_picture_type(picture)
+                                                      : "application/octet-stream";
+        else if (!type && *view->mime_type)
+                type = view->mime_type;
+        if (type)
+                json_out_text(out, "mimeType", type);
 }
 
 static int render_resource(struct json_out *out, const struct cell_outcome *o,
@@ -199,7 +202,6 @@ static int render_resource(struct json_out *out, const struct cell_outcome *o,
         json_out_begin(out, "contents", '[');
         yyjson_arr_foreach (list, i, n, item) {
                 yyjson_val *uri = yyjson_obj_get(item, "uri");
-                yyjson_val *mime_type = yyjson_obj_get(item, "mimeType");
                 bool text = yyjson_is_str(yyjson_obj_get(item, "text"));
 
                 if (content_resource_check(item, false, NULL) < 0)
@@ -209,10 +211,7 @@ static int render_resource(struct json_out *out, const struct cell_outcome *o,
                         json_out_value(out, "uri", uri);
                 else
                         json_out_text(out, "uri", view->uri);
-                if (mime_type)
-                        json_out_value(out, "mimeType", mime_type);
-                else if (*view->mime_type)
-                        json_out_text(out, "mimeType", view->mime_type);
+                put_type(out, o, view, item);
                 json_out_value(out, text ? "text" : "blob",
                                yyjson_obj_get(item, text ? "text" : "blob"));
                 json_out_end(out, '}');

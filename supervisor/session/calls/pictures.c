@@ -31,13 +31,13 @@ static struct cell_picture *nth_picture(const struct cell_outcome *o, size_t i)
 {
         if (i < o->n_displays)
                 return o->displays[i].is_picture ? &o->displays[i].picture : NULL;
-        return &o->pictures[i - o->n_displays];
+        return &o->images[i - o->n_displays].picture;
 }
 
 /* Its number, or -1. */
 static ssize_t find(const struct cell_outcome *o, uint64_t token)
 {
-        for (size_t i = 0; i < o->n_displays + o->n_pictures; i++) {
+        for (size_t i = 0; i < o->n_displays + o->n_images; i++) {
                 const struct cell_picture *picture = nth_picture(o, i);
                 if (picture && picture->token == token)
                         return (ssize_t)i;
@@ -48,7 +48,7 @@ static ssize_t find(const struct cell_outcome *o, uint64_t token)
 /* One without an answer, or NULL. */
 static struct cell_picture *find_unchecked(const struct cell_outcome *o)
 {
-        for (size_t i = 0; i < o->n_displays + o->n_pictures; i++) {
+        for (size_t i = 0; i < o->n_displays + o->n_images; i++) {
                 struct cell_picture *picture = nth_picture(o, i);
                 if (picture && picture->answer.verdict == PICTURE_UNCHECKED)
                         return picture;
@@ -72,7 +72,7 @@ static int seal_block(const struct cell_display *display, uint32_t *length)
 
         if (json_parse(buffer_bytes(&display->data), display->data.length, &doc, NULL) < 0)
                 return -EBADMSG;
-        const char *data = json_string(yyjson_doc_get_root(doc), "data", &n);
+        const char *data = cell_picture_of_block(yyjson_doc_get_root(doc), &n);
         int r = seal(data, n, length);
         yyjson_doc_free(doc);
         return r;
@@ -89,8 +89,10 @@ static int open_picture(struct picture_check *check, uint32_t *length)
                 return -ENOENT;
         const struct cell_outcome *o = &cell->outcome;
         if ((size_t)i >= o->n_displays) {
-                yyjson_val *block = cell_result_image(o, (size_t)i - o->n_displays);
-                const char *data = json_string(block, "data", &n);
+                yyjson_val *block = o->images[(size_t)i - o->n_displays].block;
+                const char *data = cell_picture_of_block(block, &n);
+                if (!data)
+                        data = cell_picture_of_resource(block, &n);
                 return seal(data, n, length);
         }
         const struct cell_display *display = &o->displays[i];

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/base64.h"
 #include "base/cleanup.h"
@@ -39,9 +40,56 @@ bool cell_picture_is(const char *mime_type, const char *base64, size_t n)
         return false;
 }
 
-bool cell_picture_is_block(yyjson_val *block)
+bool cell_picture_is_named(const char *mime_type)
 {
-        return yyjson_equals_str(yyjson_obj_get(block, "type"), "image");
+        static const char *const names[] = {"png", "jpeg", "jpg", "gif", "webp"};
+        const char *type = mime_type + strspn(mime_type, " \t");
+
+        for (size_t i = 0; i < ARRAY_SIZE(names) && strncasecmp(type, "image/", 6) == 0; i++) {
+                const char *end = type + 6 + strlen(names[i]);
+                if (strncasecmp(type + 6, names[i], strlen(names[i])) == 0 &&
+                    (*end == '\0' || strchr("; \t", *end)))
+                        return true;
+        }
+        return false;
+}
+
+const char *cell_picture_of_resource(yyjson_val *resource, size_t *n)
+{
+        const char *mime_type = json_string(resource, "mimeType", NULL);
+        const char *blob = json_string(resource, "blob", n);
+
+        if (!blob || (mime_type && cell_picture_is_named(mime_type)))
+                return blob;
+        return cell_picture_is(mime_type ? mime_type : "image/*", blob, *n) ? blob : NULL;
+}
+
+yyjson_val *cell_picture_resource(yyjson_val *block)
+{
+        bool has_one = yyjson_equals_str(yyjson_obj_get(block, "type"), "resource");
+
+        return has_one ? yyjson_obj_get(block, "resource") : NULL;
+}
+
+const char *cell_picture_of_block(yyjson_val *block, size_t *n)
+{
+        yyjson_val *resource = cell_picture_resource(block);
+
+        if (resource)
+                return cell_picture_of_resource(resource, n);
+        if (!yyjson_equals_str(yyjson_obj_get(block, "type"), "image"))
+                return NULL;
+        const char *data = json_string(block, "data", n);
+        *n = data ? *n : 0;
+        return data ? data : "";
+}
+
+void cell_picture_correct_resource(const struct cell_picture *picture, yyjson_val *resource)
+{
+        bool is_fine = picture->answer.verdict == PICTURE_FINE;
+
+        yyjson_set_str(yyjson_obj_get(resource, "mimeType"),
+                       is_fine ? cell_picture_type(picture) : "application/octet-stream");
 }
 
 void cell_picture_take(struct cell_picture *picture, const struct picture_answer *answer,

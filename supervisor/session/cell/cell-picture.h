@@ -27,8 +27,16 @@ void cell_picture_done(struct cell_picture *picture);
  * is some image and begins as one of these types. */
 bool cell_picture_is(const char *mime_type, const char *base64, size_t n);
 
-/* Whether a content block is of the type image. */
-bool cell_picture_is_block(yyjson_val *block);
+/* Whether a client could take this for the type of a picture that models read: it may ignore case, blanks and parameters. */
+bool cell_picture_is_named(const char *mime_type);
+/* The base64 of the picture in a content block: one of the type image ("" if it has no data), or a resource as below; or NULL. */
+const char *cell_picture_of_block(yyjson_val *block, size_t *n);
+/* The base64 of a resource ({"mimeType", "blob"}) that a client may pass on to a model as an image, or NULL. */
+const char *cell_picture_of_resource(yyjson_val *resource, size_t *n);
+/* The resource of a block of that type, or NULL. */
+yyjson_val *cell_picture_resource(yyjson_val *block);
+/* Changes the resource's type, in its document: to that of the picture if it is fine as it is, otherwise to that of any bytes. */
+void cell_picture_correct_resource(const struct cell_picture *picture, yyjson_val *resource);
 
 /* Takes an answer, and what it made, of malloc(), which it owns from now on: it must be base64 of the type that it should be.
  * Otherwise the picture is refused. */

@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/file-path.h"
+#include "supervisor/session/cell/result-images.h"
 
 /* ---- content blocks ---- */
 
@@ -65,6 +66,9 @@ int content_block_check(yyjson_val *block, struct error *err)
             !is_absent_or(yyjson_obj_get(block, "_meta"), yyjson_is_obj))
                 return error_set(err, EBADMSG,
                                  "annotations and _meta of a content block are objects");
+        /* Of two members with one name we read the first, and the client perhaps the last. */
+        if (json_check_names(block, NULL, err) < 0)
+                return -EBADMSG;
         if (strcmp(type, "text") == 0)
                 good = has_text(block, "text");
         else if (strcmp(type, "image") == 0 || strcmp(type, "audio") == 0)
@@ -132,7 +136,7 @@ static size_t make_place(struct cell_outcome *outcome, uint64_t id)
 static int keep(struct cell_outcome *outcome, const struct display_view *view, char **content,
                 struct error *err)
 {
-        size_t n = view->n, place = make_place(outcome, view->id);
+        size_t n = view->n, n_data = 0, place = make_place(outcome, view->id);
 
         outcome->displays_total++;
         if (outcome->n_displays == CELL_DISPLAYS_MAX ||
@@ -149,7 +153,7 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
                                          .is_text = view->is_text,
                                          .is_linked = view->is_linked,
                                          .is_block = view->block != NULL};
-        display->is_picture = view->block ? cell_picture_is_block(view->block)
+        display->is_picture = view->block ? cell_picture_of_block(view->block, &n_data) != NULL
                                           : !view->is_text && !view->is_linked &&
                                                     cell_picture_is(view->mime, *content, n);
         display->data.data = take_ptr(*content);
@@ -271,45 +275,6 @@ int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, si
 
 /* ---- RESULT ---- */
 
-/* The image of this number in a list of blocks, or of objects with a block under a key; or NULL. *n: images before the list, and
- * in it. */
-static yyjson_val *find_image(yyjson_val *list, const char *key, size_t *n, size_t wanted)
-{
-        yyjson_val *item;
-        size_t i, max;
-
-        yyjson_arr_foreach (list, i, max, item) {
-                yyjson_val *block = key ? yyjson_obj_get(item, key) : item;
-                if (yyjson_is_obj(block) && cell_picture_is_block(block) && (*n)++ == wanted)
-                        return block;
-        }
-        return NULL;
-}
-
-yyjson_val *cell_result_image(const struct cell_outcome *outcome, size_t index)
-{
-        size_t n = 0;
-        yyjson_val *found = find_image(yyjson_obj_get(outcome->output, "content"), NULL, &n, index);
-
-        return found ? found
-                     : find_image(yyjson_obj_get(outcome->output, "messages"), "content", &n,
-                                  index);
-}
-
-/* Images above CELL_DISPLAYS_MAX are not checked, and not shown. */
-static int take_images(struct cell_outcome *outcome)
-{
-        size_t n = 0;
-
-        while (n < CELL_DISPLAYS_MAX && cell_result_image(outcome, n))
-                n++;
-        outcome->pictures = n > 0 ? calloc(n, sizeof(*outcome->pictures)) : NULL;
-        if (n > 0 && !outcome->pictures)
-                return -ENOMEM;
-        outcome->n_pictures = n;
-        return 0;
-}
-
 /* exit_code is cut to 0 to 255, as the kernel does it; sys.exit(0) counts as ok. */
 static int take_exit(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
 {
@@ -368,7 +333,7 @@ int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
                 yyjson_val *requests = yyjson_obj_get(root, "requests");
                 outcome->output = yyjson_is_obj(output) ? output : NULL;
                 outcome->requests = yyjson_is_obj(requests) ? requests : NULL;
-                r = take_images(outcome);
+                r = result_images_take(outcome);
                 if (r < 0)
                         return error_errno(err, -r, "RESULT");
         }

@@ -14,10 +14,6 @@
  */
 int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err);
 
-/* The image of this number, from 0, in the content or the messages that published code has returned, or NULL. The first
- * outcome->n_pictures have a check. */
-yyjson_val *cell_result_image(const struct cell_outcome *outcome, size_t index);
-
 /* type/subtype in lower case, without parameters. */
 bool mime_type_valid(const char *text, size_t n);
 

@@ -156,8 +156,8 @@ void cell_outcome_charge(struct cell_outcome *outcome)
         for (size_t i = 0; i < outcome->n_displays; i++)
                 bytes += outcome->displays[i].data.allocated +
                          outcome->displays[i].picture.answer.made_length;
-        for (size_t i = 0; i < outcome->n_pictures; i++)
-                bytes += outcome->pictures[i].answer.made_length;
+        for (size_t i = 0; i < outcome->n_images; i++)
+                bytes += outcome->images[i].picture.answer.made_length;
         if (outcome->result)
                 bytes += yyjson_doc_get_read_size(outcome->result) +
                          yyjson_doc_get_val_count(outcome->result) * sizeof(yyjson_val);
@@ -187,8 +187,8 @@ static void forget(struct cell_outcome *outcome)
 {
         outcome->kept = (struct charge){};
         outcome->displays = NULL;
-        outcome->pictures = NULL;
-        outcome->n_pictures = 0;
+        outcome->images = NULL;
+        outcome->n_images = 0;
         outcome->files = NULL;
         outcome->calls = NULL;
         outcome->hosts = NULL;
@@ -204,9 +204,9 @@ void cell_outcome_strip(struct cell_outcome *outcome)
                 capture_done(&outcome->streams[i]);
         drop_displays(outcome);
         free(outcome->displays);
-        for (size_t i = 0; i < outcome->n_pictures; i++)
-                cell_picture_done(&outcome->pictures[i]);
-        free(outcome->pictures);
+        for (size_t i = 0; i < outcome->n_images; i++)
+                cell_picture_done(&outcome->images[i].picture);
+        free(outcome->images);
         free(outcome->files);
         free(outcome->calls);
         free(outcome->hosts);

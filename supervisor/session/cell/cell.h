@@ -112,6 +112,12 @@ struct cell_display {
         bool is_linked;              /* for people: not part of the result, but a resource */
 };
 
+/* A content block, or a resource, in a RESULT. */
+struct cell_image {
+        yyjson_val *block;
+        struct cell_picture picture;
+};
+
 /* A file below /workspace/out that this cell made or changed, according to the worker. */
 struct cell_file {
         char path[CELL_PATH_MAX + 1]; /* below out/; UTF-8, no component "." or ".." */
@@ -168,8 +174,8 @@ struct cell_outcome {
         uint64_t calls_total;     /* sent */
         struct cell_display *displays;
         size_t n_displays, displays_total;
-        struct cell_picture *pictures; /* of the images in `output`, the first n_pictures of them */
-        size_t n_pictures;
+        struct cell_image *images; /* in `output` and `requests`, the first n_images of them */
+        size_t n_images;
         struct cell_file *files;
         size_t n_files, files_total;
         uint64_t queued_us, duration_us, cpu_us;
