@@ -28,6 +28,12 @@
 
 enum { PACKAGES_INSTALLERS_MAX = 4 }; /* that run at the same time */
 
+/* Of the control group of one installer, or of one build of an image with packages. */
+enum {
+        PACKAGES_MEMORY = 1024 * 1024 * 1024, /* all processes, with the kernel's memory */
+        PACKAGES_PIDS = 80,
+};
+
 enum { PACKAGE_WITH_MAX = 32, PACKAGE_FILES_MAX = 16 };
 
 /* All strings are borrowed. */

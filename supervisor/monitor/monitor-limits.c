@@ -178,7 +178,7 @@ static int set_loop(struct monitor *m, struct error *err)
         return r < 0 ? error_errno(err, -r, "cgroups") : 0;
 }
 
-/* Takes the answer: whether we are in a scope now. */
+/* Takes the answer: 1 if we may have groups now, 0 if not. */
 static int enter_scope(struct monitor *m, struct error *why, struct error *err)
 {
         int r = cgroup_scope_take(m->scope_pid, take_fd(m->scope), why);
@@ -188,9 +188,16 @@ static int enter_scope(struct monitor *m, struct error *why, struct error *err)
         if (r < 0 && !cgroups_may_stay(m->cgroups))
                 return 0;
         r = open_own(m, why, err);
-        if (r >= 0)
+        return r < 0 ? r : 1;
+}
+
+static int enter_scope_of_sessions(struct monitor *m, struct error *why, struct error *err)
+{
+        int r = enter_scope(m, why, err);
+
+        if (r > 0)
                 r = monitor_sums_set(m, err);
-        return r < 0 ? r : set_loop(m, err);
+        return r <= 0 ? r : set_loop(m, err);
 }
 
 static void on_scope_answer(evutil_socket_t fd, short what, void *data)
@@ -198,7 +205,7 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
         struct monitor *m = data;
         struct error why = {}, error = {};
 
-        if (enter_scope(m, &why, &error) < 0) {
+        if (enter_scope_of_sessions(m, &why, &error) < 0) {
                 log_error("%s", error.text);
                 event_base_loopbreak(m->base);
                 return;
@@ -214,6 +221,14 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
         profiles_bounds_known(m->profiles);
         monitor_upstreams_bounds_known(m);
         monitor_secrets_bounds_known(m);
+}
+
+int monitor_limits_settle(struct monitor *m, struct error *err)
+{
+        struct error why = {};
+        int r = m->scope_pid > 0 ? enter_scope(m, &why, err) : 0;
+
+        return r < 0 ? r : set_loop(m, err);
 }
 
 int monitor_limits_watch(struct monitor *m, struct error *err)

@@ -38,11 +38,7 @@
 /* execve() takes no longer string (MAX_ARG_STRLEN, 128 KiB). */
 enum { ENTRY_MAX = 120 * 1024 };
 
-enum {
-        INSTALLER_MEMORY = 1024 * 1024 * 1024, /* all processes of one, with the kernel's memory */
-        INSTALLER_PIDS = 80,
-        SAMPLE_MS = 50,
-};
+enum { SAMPLE_MS = 50 };
 
 static void write_list(struct json_out *out, const char *key, char *const *list)
 {
@@ -163,7 +159,7 @@ static void log_oom(const struct monitor_upstream *u)
                         (unsigned long long)(monitor_sums_servers(m) >> 20));
         else if (cgroup_has_reached_limit(u->cgroup, &seen))
                 log_warning("a process of an installer was killed: it reached %d MiB",
-                            INSTALLER_MEMORY >> 20);
+                            PACKAGES_MEMORY >> 20);
         else
                 log_warning(
                         "a process of an installer was killed: \"memory_total\" or \"memory=\" of its principal is reached");
@@ -253,7 +249,7 @@ static int sample(struct monitor_upstream *u, struct error *err)
 static int place(struct monitor_upstream *u, bool is_installer, struct error *err)
 {
         struct cgroups *cgroups = u->monitor->cgroups;
-        const struct limits limits = {.memory = INSTALLER_MEMORY, .pids = INSTALLER_PIDS};
+        const struct limits limits = {.memory = PACKAGES_MEMORY, .pids = PACKAGES_PIDS};
 
         if (cgroups_version(cgroups) == CGROUP_NONE)
                 return is_installer ? sample(u, err) : 0;

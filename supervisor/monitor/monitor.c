@@ -541,18 +541,24 @@ int monitor_build_image(const struct options *options)
 
         monitor_init(&m, options);
         int r = children_new(&m.children, &error);
+        bool has_packages = !package_set_empty(&options->set);
+        if (r >= 0 && has_packages)
+                r = monitor_limits_init(&m, &error);
         if (r >= 0)
                 r = set_up(&m, &error);
+        if (r >= 0 && has_packages)
+                r = monitor_limits_settle(&m, &error);
         if (r >= 0)
                 r = ids_drop_privilege(m.ids.mode, false, &error);
         m.image.link = options->link;
         if (r >= 0)
-                r = image_job_start(m.base, m.children, m.program, &m.image, &m.user,
+                r = image_job_start(m.base, m.children, m.cgroups, m.program, &m.image, &m.user,
                                     options->quiet, on_built, &m, &m.image_job, &error);
         if (r < 0)
                 log_error("%s", error.text);
         else if (loop_run(m.base) < 0)
                 m.exit_status = 1;
+        image_job_free(m.image_job);
         done(&m);
         return m.exit_status;
 }

@@ -484,9 +484,9 @@ static void do_build(struct profile *p, void *argument)
         if (is_building(p->all, p->image.name))
                 return;
         log_info("building the image %s from %s, once", p->image.name, p->image.python);
-        if (image_job_start(p->host->base, p->host->children, p->host->builder, &p->image,
-                            p->host->user, p->host->quiet, on_image_built, p, &p->image_job,
-                            &error) < 0)
+        if (image_job_start(p->host->base, p->host->children, *p->host->cgroups, p->host->builder,
+                            &p->image, p->host->user, p->host->quiet, on_image_built, p,
+                            &p->image_job, &error) < 0)
                 handle(p, EVENT_FAILED, &error);
 }
 

@@ -1,6 +1,7 @@
 """Classes 145 and 147: the program that installs packages, for sessions and for images, is taken over by what an index sends. A program
 in uv's place makes attempts, and an index sends pages without end."""
 
+import concurrent.futures
 import contextlib
 import glob
 import http.server
@@ -8,6 +9,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -236,6 +238,11 @@ urllib.request.urlopen("http://127.0.0.1:%%d/" %% GIVEN["port"], json.dumps(resu
 print("error: tried")
 sys.exit(1)
 '''
+
+
+def contents(path):
+    with open(path, encoding="ascii") as f:
+        return f.read()
 
 
 class Pages(http.server.ThreadingHTTPServer):
@@ -599,9 +606,71 @@ class ImageHogs(Image):
 
     def test_memory_of_many_processes_for_an_image(self):
         done, most = self.most_memory(os.getpid(), lambda: self.build("--with", "demo"))
-        self.assertRegex(done.stderr.decode(), "needed more than 960 MiB")
+        self.assertRegex(done.stderr.decode(), "needed more than 960 MiB" + ("|reached 1024 MiB" if harness.BOUNDED else ""))
         self.assertGreater(most, 200 << 20)
         self.assertLess(most, 1400 << 20)
+
+
+@unittest.skipUnless(harness.BOUNDED, "without a control group its guard alone bounds a build: ImageHogs")
+class ImageGroup(Image):
+    HOGS = 6
+
+    def guard_of(self, pid):
+        """The first process above it that is not in its pid namespace."""
+        inside = os.readlink(f"/proc/{pid}/ns/pid")
+        while os.readlink(f"/proc/{pid}/ns/pid") == inside:
+            pid = harness.stat_of(str(pid))[0]
+        return pid
+
+    def confined(self):
+        """Programs in uv's place in a pid namespace of their own. Before, the builder asks uv for its version."""
+        found = []
+        for pid, name in harness.descendants(os.getpid()).items():
+            with contextlib.suppress(OSError):
+                if name == "uv" and os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):
+                    found.append(pid)
+        return found
+
+    def group_of(self, pid):
+        """(limit, most) of its memory: paths of files."""
+        with open(f"/proc/{pid}/cgroup", encoding="ascii") as f:
+            groups = {line.split(":")[1]: line.rstrip().split(":", 2)[2] for line in f}
+        if "memory" in groups:
+            return [f"/sys/fs/cgroup/memory{groups['memory']}/memory.{name}" for name in ("limit_in_bytes", "max_usage_in_bytes", "oom_control")]
+        return [f"/sys/fs/cgroup{groups['']}/memory.{name}" for name in ("max", "peak", "events")]
+
+    def test_the_group_of_a_build(self):
+        """147. The kernel bounds the memory of a build with packages, also while its guard stands still. A build without packages has no group."""
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            building = pool.submit(self.build, "--with", "demo")
+            guard = 0
+            try:
+                # Not while it is asked for its version, also there.
+                self.assertTrue(harness.wait_until(lambda: len(self.confined()) > 1))
+                uv = self.confined()[0]
+                guard = self.guard_of(uv)
+                os.kill(guard, signal.SIGSTOP)
+                limit, most, killed = self.group_of(uv)
+                self.assertEqual(int(contents(limit)), 1 << 30)
+                self.assertTrue(harness.wait_until(lambda: int(contents(killed).split("\noom_kill ")[1].split()[0]) > 0), "the limit was not reached")
+                self.assertLessEqual(int(contents(most)), 1 << 30)
+            finally:
+                if guard:
+                    os.kill(guard, signal.SIGCONT)
+            done = building.result()
+            self.assertRegex(done.stderr.decode(), "reached 1024 MiB of memory")
+            # The control.
+            building = pool.submit(self.build, "--name", "plain")
+            seen = set()
+            while not building.done():
+                for pid, name in harness.descendants(os.getpid()).items():
+                    with contextlib.suppress(OSError):
+                        if name == "cloister":
+                            seen.add(self.group_of(pid)[0])
+                time.sleep(0.01)
+            self.assertEqual(building.result().returncode, 0, building.result().stderr)
+            self.assertEqual({one for one in seen if "/cloister-" in one}, set())
+            self.assertTrue(seen)
 
 
 class ImageWithPip(Image):

@@ -367,7 +367,8 @@ struct image_job {
         void *data;
 };
 
-int image_job_start(struct event_base *base, struct children *children, const char *program,
+int image_job_start(struct event_base *base, struct children *children, struct cgroups *cgroups,
+                    const char *program,
                     const struct image_choice *choice, const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err)

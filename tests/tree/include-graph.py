@@ -61,7 +61,7 @@ RULES = [
     ("supervisor/monitor/upstream", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/", MONITOR + "upstream/"]),
     (
         "supervisor/monitor/image",
-        ["base/", "policy/", "supervisor/pythons/"] + [MONITOR + part for part in ("process/", "ids/", "upstream/", "image/")],
+        ["base/", "policy/", "supervisor/pythons/"] + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
     (
         "supervisor/monitor/template",

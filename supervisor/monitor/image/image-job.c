@@ -22,6 +22,7 @@ enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 240, VARIABLE_MAX = 4096, BUILD_SECO
 struct image_job {
         struct children *children;
         struct upstream *upstream;
+        struct cgroup *cgroup; /* NULL: none */
         pid_t pid;
         int fds[3];
         struct event *output, *exec, *end, *deadline;
@@ -100,6 +101,11 @@ static void on_end(evutil_socket_t fd, short what, void *data)
                         job->seconds, job->length > 0 ? "; its last line: " : "", job->held);
         } else if (upstream_exec_result(job->upstream, &error) < 0) {
                 error_context(&error, "build the image");
+        } else if (status != 0 && job->cgroup && cgroup_oom_kills(job->cgroup) > 0) {
+                error_set(
+                        &error, ENOMEM,
+                        "build the image: a process was killed: what fetches and installs packages reached %d MiB of memory",
+                        PACKAGES_MEMORY >> 20);
         } else if (status != 0) {
                 const char *why = job->length > 0 ? job->held : "the builder printed no error";
                 if (strncmp(why, "cloister: ", 10) == 0)
@@ -215,8 +221,21 @@ static size_t add_variables(char *environment[], char values[][VARIABLE_MAX])
         return n;
 }
 
-int image_job_start(struct event_base *base, struct children *children, const char *program,
-                    const struct image_choice *choice, const struct upstream_user *user, bool quiet,
+/* A build with packages, which runs what an index sends, gets a group. */
+static int bound(struct image_job *job, struct cgroups *cgroups, const struct package_set *set,
+                 struct error *err)
+{
+        const struct limits limits = {.memory = PACKAGES_MEMORY, .pids = PACKAGES_PIDS};
+
+        if (!cgroups || cgroups_version(cgroups) == CGROUP_NONE || !set || package_set_empty(set))
+                return 0;
+        int r = cgroup_new(cgroups, 0, &limits, &job->cgroup, err);
+        return r < 0 ? r : cgroup_add(job->cgroup, job->pid, err);
+}
+
+int image_job_start(struct event_base *base, struct children *children, struct cgroups *cgroups,
+                    const char *program, const struct image_choice *choice,
+                    const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err)
 {
@@ -257,6 +276,8 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         if (r >= 0)
                 r = watch(job, base, err);
         if (r >= 0)
+                r = bound(job, cgroups, choice->set, err);
+        if (r >= 0)
                 upstream_release(job->upstream);
         if (r < 0) {
                 image_job_free(job);
@@ -274,6 +295,7 @@ struct image_job *image_job_free(struct image_job *job)
         if (job->pid > 0)
                 children_remove(job->children, job->pid);
         upstream_free(job->upstream);
+        cgroup_free(job->cgroup);
         fd_close_many(job->fds, ARRAY_SIZE(job->fds));
         free(job);
         return NULL;

@@ -4,6 +4,7 @@
 #include <event2/event.h>
 
 #include "base/error.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
@@ -11,9 +12,11 @@
 struct image_job;
 
 /* done is called once from the event loop (error NULL: the image exists). program: path of
- * `cloister`, which builds images. */
-int image_job_start(struct event_base *base, struct children *children, const char *program,
-                    const struct image_choice *choice, const struct upstream_user *user, bool quiet,
+ * `cloister`, which builds images. cgroups: where there are groups, a build with packages gets one, which
+ * bounds its memory; may be NULL. */
+int image_job_start(struct event_base *base, struct children *children, struct cgroups *cgroups,
+                    const char *program, const struct image_choice *choice,
+                    const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err);
 struct image_job *image_job_free(struct image_job *job); /* kills it when it still runs */
