@@ -15,6 +15,7 @@
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/template/network-gate.h"
+#include "supervisor/monitor/turns.h"
 
 /*
  * A profile: its image, its template while one lives, and the requests that wait for a session. A request
@@ -105,9 +106,7 @@ struct profile {
         unsigned int template_deaths; /* since a session was last made */
         uint64_t used;
 
-        struct waiting {
-                uint32_t serial, principal;
-        } * waiting; /* at most sessions_max */
+        struct turns_request *waiting; /* at most sessions_max */
         size_t n_waiting;
         size_t n_making;              /* in the template's queue */
         struct network_gate *network; /* sessions that were made wait for it */
@@ -122,6 +121,7 @@ struct profiles {
         size_t n_retired;
         uint32_t idle_ms; /* after which an unused template is ended */
         struct event *timer;
+        struct turns turns;
 };
 
 /* Of those in the config and then the retired ones. */
@@ -186,8 +186,8 @@ static void try_again(struct profile *p, struct sandbox *sandbox, const struct e
                 fail_sandbox(p, sandbox, error);
                 return;
         }
-        p->waiting[p->n_waiting++] = (struct waiting){sandbox_serial(sandbox),
-                                                      sandbox_principal(sandbox)};
+        p->waiting[p->n_waiting++] = (struct turns_request){sandbox_serial(sandbox),
+                                                            sandbox_principal(sandbox)};
         p->host->release(p->host->data, sandbox);
 }
 
@@ -495,13 +495,14 @@ static void do_make_sessions(struct profile *p, void *argument)
         /* A template that cannot be asked ends within make(). */
         while (p->state == PROFILE_SERVING && p->n_waiting > 0 && p->n_making < QUEUE_MAX) {
                 struct error error = {};
-                struct profile_session session = {.serial = p->waiting[0].serial,
-                                                  .principal = p->waiting[0].principal,
+                struct turns_request next = turns_take(&p->all->turns, p->waiting, &p->n_waiting,
+                                                       clock_ms());
+                struct profile_session session = {.serial = next.serial,
+                                                  .principal = next.principal,
                                                   .template = p->template,
                                                   .ids = &p->ids,
                                                   .limits = &p->limits};
 
-                memmove(p->waiting, p->waiting + 1, --p->n_waiting * sizeof(p->waiting[0]));
                 p->n_making++;
                 if (p->host->make(p->host->data, &session, &error) >= 0)
                         continue;
@@ -577,7 +578,7 @@ static void profile_request(struct profile *p, uint32_t serial, uint32_t princip
                 p->host->failed(p->host->data, serial, &error);
                 return;
         }
-        p->waiting[p->n_waiting++] = (struct waiting){serial, principal};
+        p->waiting[p->n_waiting++] = (struct turns_request){serial, principal};
         handle(p, EVENT_WANTED, NULL);
 }
 

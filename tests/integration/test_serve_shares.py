@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from unittest import mock
 
 import harness
 import test_network
+import test_templates
 from test_serve import Serve
 
 GREEDY, BOB = "greedy-greedy-greedy-1", "bob-bob-bob-bob-bob-2"
@@ -108,6 +110,45 @@ class Places(Shares):
         answer = value(self.call(GREEDY, "'x' in globals()", session=names[1]).response())
         self.assertEqual((answer["state"], answer["value"]["json"]), ("new", False), answer)
         self.assertIn("no call had named it", json.dumps(answer))
+
+
+class Turns(Shares):
+    """The order of sandboxes, of which the template makes one at a time."""
+    CONFIG = {"sessions": 40, "pool": 0}
+    AT_ONCE = 16  # requests of one principal that the monitor has
+
+    def serve(self, text, **config):
+        self.put(text)
+        self.log = self.path("turns.log")
+        path = self.config(name="shares.json", **{**self.CONFIG, **config})
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", path, "--log-level", "debug", "--log-file", self.log)
+
+    def requests(self):
+        with open(self.log, encoding="utf-8") as f:
+            return f.read().count(": SESSION_CREATE ")
+
+    def begin(self, token, session):
+        """A call in a new session, whose answer says when it began. Returns when the monitor has the request for its sandbox."""
+        before = self.requests()
+        call = self.call(token, "import time\ntime.monotonic()", session=session)
+        self.assertTrue(harness.wait_until(lambda: self.requests() > before, step=0.005))
+        return call
+
+    def test_order(self):
+        """bob's one request overtakes those of greedy except the two that the template has; greedy's own last one overtakes none."""
+        self.assertEqual(self.status(BOB, "1", session="first"), "ok")
+        (template,) = test_templates.Templates.templates(mock.Mock(process=self.server))
+        os.kill(template, signal.SIGSTOP)  # for less than the 10 s that it has for a sandbox
+        try:
+            greedy = [self.begin(GREEDY, f"s{i}") for i in range(self.AT_ONCE)]
+            bob = self.begin(BOB, "second")
+        finally:
+            os.kill(template, signal.SIGCONT)
+        began = [value(call.response())["value"]["json"] for call in greedy]
+        bobs = value(bob.response())["value"]["json"]
+        earlier = lambda time: sum(other < time for other in began)
+        self.assertLessEqual(earlier(bobs), 4)
+        self.assertGreaterEqual(earlier(began[-1]), self.AT_ONCE - 4)
 
 
 PROXY = """
