@@ -77,10 +77,16 @@ static int set_limit(int resource, rlim_t most, struct error *err)
         return 0;
 }
 
-/* For the process and its descendants. Hard limits are only lowered. */
+/* For the process and its descendants. Hard limits are only lowered.
+ *
+ * RLIMIT_NPROC is set beside a control group too: the kernel compares it before it copies the memory of the process, and the limit of
+ * the group only afterwards. Code that forks in a loop would otherwise copy and drop the memory each time, under locks that the pages of
+ * all sessions of the template have in common. Before Linux 5.14 the kernel counts the processes of a host id, so that beside a group
+ * there is no such limit where sessions have one in common. */
 static int bounds_set_limits(const struct session_plan *plan, uint32_t language, struct error *err)
 {
         const struct limits *l = &plan->limits;
+        bool counts_own = plan->rlimits || plan->id > 0;
         struct {
                 int resource;
                 rlim_t most;
@@ -91,7 +97,7 @@ static int bounds_set_limits(const struct session_plan *plan, uint32_t language,
                 {RLIMIT_SIGPENDING, 256},
                 {RLIMIT_NICE, 0},
                 {RLIMIT_RTPRIO, 0},
-                {RLIMIT_NPROC, plan->rlimits ? l->pids : RLIM_INFINITY},
+                {RLIMIT_NPROC, counts_own ? l->pids : RLIM_INFINITY},
                 {RLIMIT_DATA,
                  plan->rlimits ? language_data_limit(language, l->memory) : RLIM_INFINITY},
         };

@@ -450,6 +450,35 @@ class BadInput(rawmcp.ServerCase):
         self.assertLess(cell["value"]["json"], 140)
         self.assertEqual(self.cell("1 + 1", session="elsewhere")["status"], "ok")
 
+    def test_a_refused_fork_copies_no_memory(self):
+        """It is cheap, because code can try it in a loop, and forks of all sessions of a template have locks in common."""
+        code = """
+import os, time
+def fork():
+    began = time.perf_counter()
+    try:
+        pid = os.fork()
+    except OSError:
+        pid = -1
+    took = time.perf_counter() - began
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    return pid, took
+kept, made, refused = [bytearray(1 << 22) for _ in range(8)], [], []
+for block in kept:
+    block[::4096] = bytes(1024 * [1])
+while len(refused) < 20:
+    pid, took = fork()
+    (refused if pid < 0 else made).append(took)
+[len(made), min(made), min(refused)]
+"""
+        cell = self.cell(code, session="forks", timeout=60)
+        self.assertEqual(cell["status"], "ok", cell)
+        n, made, refused = cell["value"]["json"]
+        self.assertGreater(n, 100)
+        self.assertLess(refused, made / 3)
+
     def test_recursion(self):
         self.assertEqual(self.cell("def f(): return f()\nf()")["error"]["type"], "RecursionError")
 
