@@ -86,22 +86,25 @@ class Asks:
         threading.Thread(target=ask, daemon=True).start()
 
     def tool_ask_often(self, id, arguments):
-        """Sends the same request this many times, all at once or one after the other; returns the answers in order."""
+        """Sends the same request this many times, one after the other or all before any later message; returns the answers in order."""
+        events = [threading.Event() for _ in range(arguments["times"])]
+        asked = [[event, None] for event in events]
+
+        def send_one(i):
+            self.asked[f"q{i}"] = (asked[i], None)
+            send({"jsonrpc": "2.0", "id": f"q{i}", "method": arguments["method"], "params": arguments.get("params", {})})
 
         def ask():
-            events, answers = [], []
-            for i in range(arguments["times"]):
-                event = [threading.Event(), None]
-                self.asked[f"q{i}"] = (event, None)
-                send({"jsonrpc": "2.0", "id": f"q{i}", "method": arguments["method"], "params": arguments.get("params", {})})
-                events.append(event)
+            for i, event in enumerate(events):
                 if not arguments.get("at_once"):
-                    event[0].wait(10)
-            for event in events:
-                event[0].wait(10)
-                answers.append(event[1])
-            answer(id, text_result("", structuredContent={"answers": [a and (a.get("result") or a["error"]["message"]) for a in answers]}))
+                    send_one(i)
+                event.wait(10)
+            answers = [a and (a.get("result") or a["error"]["message"]) for _, a in asked]
+            answer(id, text_result("", structuredContent={"answers": answers}))
 
+        if arguments.get("at_once"):
+            for i in range(arguments["times"]):
+                send_one(i)
         threading.Thread(target=ask, daemon=True).start()
 
     def tool_ask_and_withdraw(self, id, arguments):
