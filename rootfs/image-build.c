@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "rootfs/contents.h"
 #include "rootfs/copy.h"
 #include "rootfs/image-record.h"
@@ -196,7 +197,7 @@ static void compile(struct build *b)
 
         if (b->plan->stale > 0)
                 progress_stage(&b->progress, "compiling %" PRIu64 " module%s", b->plan->stale,
-                               b->plan->stale == 1 ? "" : "s");
+                               plural(b->plan->stale));
         for (size_t i = 0; b->plan->stale > 0 && i < ARRAY_SIZE(lists); i++)
                 yyjson_arr_foreach (lists[i], k, n, path)
                         compile_below(b, yyjson_get_str(path));

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/path.h"
+#include "base/plural.h"
 #include "rootfs/borrowed-python.h"
 #include "rootfs/copy.h"
 #include "rootfs/image-record.h"
@@ -253,8 +254,8 @@ static void report(const struct import *import)
                 progress_seconds(&import->progress));
         if (import->options->oci)
                 fprintf(stderr, "cloister: image %s: %" PRIu64 " layer%s of sha256:%s\n",
-                        info->name, import->container.layers,
-                        import->container.layers == 1 ? "" : "s", import->container.digest);
+                        info->name, import->container.layers, plural(import->container.layers),
+                        import->container.digest);
 }
 
 static int import_locked(struct import *import, struct error *err)

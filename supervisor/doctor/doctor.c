@@ -19,6 +19,7 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/program.h"
 #include "policy/config/add.h"
 #include "supervisor/config/config-files.h"
@@ -384,9 +385,9 @@ static void check_config(struct doctor *d, const char *const *paths, size_t n, b
                         d, "config", DOCTOR_EFFECTIVE, false, NULL,
                         "no config file, so no tools: ~/.config/cloister/config.json or --config");
         else
-                doctor_add(d, "config", DOCTOR_EFFECTIVE, false, NULL, "%zu servers in %s%s",
-                           config->n_servers, config_files_path(files, 0),
-                           count > 1 ? " and other files" : "");
+                doctor_add(d, "config", DOCTOR_EFFECTIVE, false, NULL, "%zu server%s in %s%s",
+                           config->n_servers, plural(config->n_servers),
+                           config_files_path(files, 0), count > 1 ? " and other files" : "");
         add_problems(d, config);
         config_files_free(files);
 }

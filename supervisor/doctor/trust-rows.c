@@ -1,6 +1,7 @@
 /* Rows about who decides on calls of tools. */
 #include "supervisor/doctor/trust-rows.h"
 
+#include "base/plural.h"
 #include "policy/config/ask-keys.h"
 #include "policy/rules/rules.h"
 
@@ -33,9 +34,9 @@ static void add_rules(struct doctor *d, const struct config_profile *profile)
         if (n == 0)
                 return;
         doctor_add(d, "calls", DOCTOR_EFFECTIVE, false, NULL,
-                   "profile \"%s\": %zu rule%s, %zu deny, %zu ask%s%s", profile->name, n,
-                   n == 1 ? "" : "s", count(rules, RULES_DENY), n_ask,
-                   n_ask > 0 ? ": answers come from " : "", n_ask > 0 ? who_answers(profile) : "");
+                   "profile \"%s\": %zu rule%s, %zu deny, %zu ask%s%s", profile->name, n, plural(n),
+                   count(rules, RULES_DENY), n_ask, n_ask > 0 ? ": answers come from " : "",
+                   n_ask > 0 ? who_answers(profile) : "");
 }
 
 void doctor_add_trust(struct doctor *d, const struct config *config)

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "policy/config/config.h"
 #include "rpc/background.h"
 #include "supervisor/hub/cache/cache.h"
@@ -574,7 +575,8 @@ static void adopt(struct hub *hub, struct hub_server **before, struct hub_server
         }
         for (size_t i = 0; i < hub->views.servers.n; i++)
                 hub_server_ask_again(hub->views.servers.items[i]);
-        log_info("config was reloaded: %zu servers, %zu stopped", hub->views.servers.n, n_stopped);
+        log_info("config was reloaded: %zu server%s, %zu stopped", hub->views.servers.n,
+                 plural(hub->views.servers.n), n_stopped);
 }
 
 int hub_reload(struct hub *hub, const struct config *config, struct error *err)

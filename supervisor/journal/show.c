@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/plural.h"
 #include "base/printable.h"
 #include "supervisor/journal/chain.h"
 #include "supervisor/journal/lines.h"
@@ -112,7 +113,7 @@ static void print_text(yyjson_val *root, const char *name, const char *before)
 static void print_calls(const char *before, size_t n)
 {
         if (n > 0)
-                printf("%s%zu call%s", before, n, n == 1 ? "" : "s");
+                printf("%s%zu call%s", before, n, plural(n));
 }
 
 static void print_line(yyjson_val *root)

@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
 #include "policy/config/rule-test-keys.h"
@@ -219,8 +220,8 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
                 log_warning("%s: takes effect when sessions have ended, at the next reload",
                             late.text);
         take_log_level(m);
-        log_info("config: reloaded, %zu files, %zu servers", config_files_count(files),
-                 config->n_servers);
+        log_info("config: reloaded, %zu file%s, %zu server%s", config_files_count(files),
+                 plural(config_files_count(files)), config->n_servers, plural(config->n_servers));
         monitor_send_config(m);
         return 0;
 }

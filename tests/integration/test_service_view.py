@@ -93,7 +93,7 @@ class Top(Admin):
         terminal = Terminal("top", "--server", str(self.server.pid), columns=150)
         names = lambda: re.findall(r"^(large|busy) ", "\n".join(terminal.frame()), re.MULTILINE)
         self.assertTrue(terminal.until(lambda out: sorted(names()) == ["busy", "large"]), terminal.out)
-        self.assertRegex(terminal.frame()[0], r"^1 servers, 2 of \d+ places, \d+ ready, .* sorted by processor")
+        self.assertRegex(terminal.frame()[0], r"^1 server, 2 of \d+ places, \d+ ready, .* sorted by processor")
         terminal.send(b"m")
         self.assertTrue(terminal.until(lambda out: "sorted by memory" in terminal.frame()[0] and names() == ["large", "busy"]), terminal.frame())
         terminal.send(b"a")

@@ -8,6 +8,7 @@
 
 #include "base/json-out.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/printable.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/tool.h"
@@ -133,7 +134,7 @@ static int append_known(struct buffer *to, yyjson_val *servers)
                         to,
                         "the tools of %zu server%s are not known before the first start: 'cloister tools' starts the servers, and says how"
                         " many tools may change things\n",
-                        count.unknown, count.unknown == 1 ? "" : "s");
+                        count.unknown, plural(count.unknown));
         return r;
 }
 

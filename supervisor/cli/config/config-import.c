@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/plural.h"
 #include "base/printable.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"
@@ -426,7 +427,7 @@ static bool wants_copies(const struct options *o, const struct import *import, c
                 return false;
         fprintf(stderr,
                 "%zu value%s may be secret. Copy into %s, which only you can then read? [y/N] ", n,
-                n == 1 ? "" : "s", path);
+                plural(n), path);
         return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/mask.h"
 #include "base/path.h"
+#include "base/plural.h"
 #include "base/printable.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"
@@ -495,10 +496,9 @@ static void print_findings(const struct checked_config *checked)
         if (checked->files && n == 0)
                 puts("no config file is there ('cloister config path' says where it would be)");
         else
-                printf("%zu file%s, %zu server%s: %zu error%s, %zu warning%s\n", n,
-                       n == 1 ? "" : "s", checked->config->n_servers,
-                       checked->config->n_servers == 1 ? "" : "s", n_errors,
-                       n_errors == 1 ? "" : "s", n_warnings, n_warnings == 1 ? "" : "s");
+                printf("%zu file%s, %zu server%s: %zu error%s, %zu warning%s\n", n, plural(n),
+                       checked->config->n_servers, plural(checked->config->n_servers), n_errors,
+                       plural(n_errors), n_warnings, plural(n_warnings));
 }
 
 int cli_config_check(const struct options *o, const char *const *words, size_t n)

@@ -18,6 +18,7 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "base/places.h"
+#include "base/plural.h"
 #include "policy/image.h"
 #include "rootfs/image-build.h"
 #include "rootfs/image-import.h"
@@ -231,7 +232,7 @@ int cli_image_show(const struct options *o, const char *const *words, size_t n)
                info.name, info.version, info.source, *info.node ? ", with Node of " : "", info.node,
                info.files, info.bytes / MIB, info.created, when,
                housekeeping_is_stale(store, &info) ? ", stale" : "", path, info.name,
-               info.n_packages, info.n_packages == 1 ? "" : "s");
+               info.n_packages, plural(info.n_packages));
         print_packages(yyjson_obj_get(yyjson_doc_get_root(doc), "packages"));
         return 0;
 }
@@ -456,6 +457,6 @@ int cli_image_prune(const struct options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         if (!o->quiet)
                 printf("%d image%s and %" PRIu64 " KiB of wheels removed\n", removed,
-                       removed == 1 ? "" : "s", bytes / 1024);
+                       plural(removed), bytes / 1024);
         return 0;
 }

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json-out.h"
+#include "base/plural.h"
 #include "base/printable.h"
 #include "supervisor/cli/sessions/servers.h"
 
@@ -68,7 +69,7 @@ static void state_of(yyjson_val *session, char *to, size_t size)
         int64_t n = json_number(asks, "calls");
 
         if (asks)
-                snprintf(to, size, "asks, %" PRId64 " call%s, %" PRId64 " s", n, n == 1 ? "" : "s",
+                snprintf(to, size, "asks, %" PRId64 " call%s, %" PRId64 " s", n, plural(n),
                          json_number(asks, "ms") / 1000);
         else
                 printable_escape(to, size, json_text(session, "state"));
@@ -433,9 +434,9 @@ static int append_top(const struct watch *w, struct buffer *to)
                 }
         }
         snprintf(text, sizeof(text),
-                 "%zu servers, %" PRId64 " of %" PRId64 " places, %" PRId64 " ready, %" PRId64
+                 "%zu server%s, %" PRId64 " of %" PRId64 " places, %" PRId64 " ready, %" PRId64
                  "%% processor, %" PRId64 "M memory; sorted by %s (keys: c m t a, q ends)",
-                 w->servers.n, live, places, ready, percent, memory >> 20,
+                 w->servers.n, plural(w->servers.n), live, places, ready, percent, memory >> 20,
                  w->order == 'c'   ? "processor"
                  : w->order == 'm' ? "memory"
                  : w->order == 't' ? "tool calls"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/plural.h"
 #include "base/utf8.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/tasks/task.h"
@@ -110,7 +111,7 @@ static void append_message(struct live *live, uint64_t now, struct buffer *to)
                 buffer_printf(to, "%s; ", live->person);
         buffer_printf(to, "%s for %llu s; %zu tool call%s",
                       live->cell->number ? "running" : "waiting",
-                      (unsigned long long)((now - since) / 1000000), calls, calls == 1 ? "" : "s");
+                      (unsigned long long)((now - since) / 1000000), calls, plural(calls));
         if (o->n_calls > 0) {
                 const struct cell_call *call = &o->calls[o->n_calls - 1];
                 char name[2 * NAME_SHOWN + 2];

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/plural.h"
 #include "base/utf8.h"
 #include "policy/rules/rule.h"
 #include "rpc/sandbox-messages.h"
@@ -239,11 +240,6 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
 }
 
 /* ---- what the server's owner does ---- */
-
-static const char *plural(uint64_t n)
-{
-        return n == 1 ? "" : "s";
-}
 
 static void describe(const struct session_owners *o, char to[CELL_WHY_MAX])
 {

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json-out.h"
+#include "base/plural.h"
 #include "base/printable.h"
 #include "supervisor/service/sha256.h"
 
@@ -150,7 +151,7 @@ static int append_first(const struct question_view *view, struct buffer *to)
         size_t from = to->length;
 
         int r = buffer_printf(to, view->is_plan ? "plan of %zu call%s: " : "%zu call%s of ",
-                              view->n_calls, view->n_calls == 1 ? "" : "s");
+                              view->n_calls, plural(view->n_calls));
         if (r >= 0)
                 r = append_tools(view, to);
         size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) +

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/plural.h"
 #include "base/utf8.h"
 #include "rpc/journal-messages.h"
 
@@ -55,7 +56,7 @@ void doubts_tell(const char *session_key, char *to, size_t size)
         used += (size_t)snprintf(
                 to + used, size - used,
                 "%s%zu call%s of tools that the code of this session had sent before the server was killed may have happened:",
-                used > 0 ? "; " : "", n, n == 1 ? "" : "s");
+                used > 0 ? "; " : "", n, plural(n));
         for (size_t i = 0, told = 0; i < n_doubts; i++) {
                 if (strcmp(list[i].key, session_key) != 0)
                         continue;
