@@ -401,7 +401,7 @@ static const struct cli_command rows[] = {
          "  cloister rules list --profile careful --json\n"},
         {"rules explain", "SERVER.TOOL [ARGUMENTS [ANNOTATIONS]]",
          "print what the rules say of a call, and why",
-         CLI_OPTIONS(CLI_CONFIG, CLI_PROFILE, CLI_JSON), 3, cli_rules_explain,
+         CLI_OPTIONS(CLI_SEEN, CLI_CONFIG, CLI_PROFILE, CLI_JSON), 3, cli_rules_explain,
          "ARGUMENTS and ANNOTATIONS are JSON objects. No server is started: without ANNOTATIONS the tool\n"
          "has those that MCP gives a tool which declares none. The first line is the decision; then each\n"
          "rule follows with the reason why it matches or not. The exit status is 0 for each decision.\n"
@@ -409,6 +409,7 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister rules explain files.write_file '{\"path\": \"/tmp/x\"}'\n"
          "  cloister rules explain files.list '{}' '{\"readOnlyHint\": true}'\n"
+         "  cloister rules explain mail.send '{}' --seen private,untrusted\n"
          "  cloister rules explain @network.connect '{\"host\": \"example.org\", \"port\": 443}'\n"},
         {"rules test", "", "run \"rule_tests\" of the config", CLI_OPTIONS(CLI_CONFIG, CLI_JSON), 0,
          cli_rules_test,

@@ -47,6 +47,7 @@ static const char *option_action(const struct option *option)
                 {OPTION_ID_REPLACE, "systems"},  {OPTION_ID_IMAGE, "images"},
                 {OPTION_ID_SESSION, "sessions"}, {OPTION_ID_ANSWER, "answers"},
                 {OPTION_ID_KIND, "kinds"},       {OPTION_ID_LABEL, "labels"},
+                {OPTION_ID_SEEN, "labels"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(own); i++)

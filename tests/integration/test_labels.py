@@ -186,6 +186,22 @@ class Reloaded(harness.Case):
         shown = json.loads(self.run_cloister("config", "show", "--json", "--config", config).stdout)
         self.assertEqual(shown["mcpServers"]["box"]["labels"], LABELS)
 
+    def test_explain_takes_labels(self):
+        config = self.config({"box": {"command": "true", "labels": LABELS}}, rules=RULES)
+
+        def explain(tool, *seen):
+            done = self.run_cloister("rules", "explain", tool, "{}", "--config", config, *seen)
+            return done.returncode, (done.stdout or done.stderr).decode().split("\n")[0]
+
+        for seen, send, get in ((), "allow", "allow"), (["--seen", "private"], "allow", "deny"), (["--seen", "untrusted"], "allow", "allow"), (["--seen", "untrusted,private"], "deny", "deny"):
+            for tool, decision in ("box.send", send), ("box.get", get):
+                status, line = explain(tool, *seen)
+                self.assertEqual((status, line.split()[1].strip(",:")), (0, decision), (tool, seen, line))
+        for seen in "secret", "private,", ",", "private untrusted", "privateprivateprivate":
+            status, line = explain("box.send", "--seen", seen)
+            self.assertEqual(status, 2, line)
+            self.assertIn("private,untrusted is needed", line)
+
 
 if __name__ == "__main__":
     harness.main()

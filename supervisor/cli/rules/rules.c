@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "policy/config/rule-test-keys.h"
+#include "policy/rules/labels.h"
 #include "supervisor/cli/command/url-reader.h"
 #include "supervisor/cli/rules/opened-config.h"
 
@@ -201,19 +202,42 @@ static int print_explanation(const struct options *o, const char *name, const st
         return o->json ? cli_print_json(&out, "rules") : 0;
 }
 
+/* "private,untrusted" to bits; NULL: none. */
+static int parse_labels(const char *words, unsigned *ret, struct error *err)
+{
+        char name[16];
+
+        *ret = 0;
+        for (const char *at = words; at; at = *at == ',' ? at + 1 : NULL) {
+                size_t n = strcspn(at, ",");
+                snprintf(name, sizeof(name), "%.*s", (int)(n < sizeof(name) ? n : 0), at);
+                unsigned bit = label_find(name);
+                if (bit == 0)
+                        return error_set(
+                                err, EINVAL,
+                                "--seen: '%s': private, untrusted or private,untrusted is needed",
+                                words);
+                *ret |= bit;
+                at += n;
+        }
+        return 0;
+}
+
 int cli_rules_explain(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_json_ yyjson_doc *arguments = NULL, *annotations = NULL;
         struct named_call named;
         struct opened_config opened;
         struct error err = {};
+        unsigned seen = 0;
 
         if (n == 0)
                 return cli_fail_text(
                         2,
                         "rules explain: a tool is missing: 'cloister rules explain files.write_file'");
         if ((n > 1 && parse_word("arguments", words[1], &arguments, &err) < 0) ||
-            (n > 2 && parse_word("annotations", words[2], &annotations, &err) < 0))
+            (n > 2 && parse_word("annotations", words[2], &annotations, &err) < 0) ||
+            parse_labels(o->seen, &seen, &err) < 0)
                 return cli_fail(2, &err);
         int r = opened_config_open(&opened, o, &err), status = 1;
         if (r >= 0) {
@@ -224,6 +248,7 @@ int cli_rules_explain(const struct options *o, const char *const *words, size_t 
         }
         if (r >= 0) {
                 named.call.url = url_reader;
+                named.call.seen = seen;
                 status = print_explanation(o, words[0], opened.profile->compiled_rules,
                                            &named.call);
         }
