@@ -480,6 +480,7 @@ while True:
 
 class Disk(harness.Case):
     @unittest.skipUnless(harness.ROOT, "only root mounts a file system that others use")
+    @unittest.skipUnless(os.path.exists("/dev/fuse"), "the kernel has no FUSE")
     def test_a_file_system_that_does_not_answer(self):
         """statfs() of it waits, and nothing else of the session: neither locks and figures, nor the end."""
         folder = self.path("data")
