@@ -31,6 +31,16 @@ static bool is_read(const struct trust_call *trust, const struct rule *rule,
                (description->trusts_hints && yyjson_is_true(yyjson_obj_get(hints, "readOnlyHint")));
 }
 
+/* The line at which the code has used a result that stood for another one, as the worker says. It is a hint for the person: code
+ * can hide it. */
+static uint32_t read_unsure(const struct trust_call *trust)
+{
+        int64_t line = 0;
+
+        json_int64(yyjson_obj_get(yyjson_doc_get_root(trust->document), "unsure"), &line);
+        return line > 0 && line <= INT32_MAX ? (uint32_t)line : 0;
+}
+
 /* Fills in what the plan compares and shows; json is the caller's. */
 static int describe(const struct trust_call *trust, char **json, struct plan_call *ret)
 {
@@ -52,6 +62,7 @@ static int describe(const struct trust_call *trust, char **json, struct plan_cal
                 .definition = trust_definition(trust),
                 .rule = trust->rule,
                 .why = trust->why,
+                .unsure = read_unsure(trust),
         };
         int r = json_write(request->arguments, json, &ret->n);
         ret->json = *json;
@@ -66,13 +77,14 @@ static enum trust_result refuse(struct trust_call *trust, const char *why)
 
 /* ---- in the copy ---- */
 
-static enum trust_result answer_blank(struct trust_call *trust)
+static enum trust_result answer_unsent(struct trust_call *trust)
 {
         const struct tool_description description = trust_describe(trust);
         const struct rule *rule = find_rule(trust);
 
         if (blank_result(description.tool, rule ? rule->planned : NULL, &trust->answer) < 0)
                 return refuse(trust, "no memory for the result of a plan");
+        trust->is_blank = !rule || !rule->planned;
         trust_count_planned(trust);
         return TRUST_ANSWERED;
 }
@@ -86,7 +98,7 @@ static enum trust_result fill(struct trust_call *trust, struct plan *plan,
         if (plan_add(plan, call, &row, &why) < 0)
                 return refuse(trust, why.text);
         if (call->kind != PLAN_READS)
-                return answer_blank(trust);
+                return answer_unsent(trust);
         trust->plan_row = row + 1;
         return TRUST_GO_ON;
 }

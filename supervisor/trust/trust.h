@@ -52,6 +52,7 @@ struct trust_call {
         struct trust_refusal refusal;
         uint64_t record;      /* number of its record in the journal; 0: none */
         struct buffer answer; /* TRUST_ANSWERED: a CallToolResult */
+        bool is_blank;        /* it was made from the schema of the tool */
         size_t plan_row;      /* of its cell's plan, from 1, that its result is for; 0: none */
         bool is_planned;      /* a person has said yes to the plan that has it */
         bool is_outside_plan; /* it asks although the rules allow it */

@@ -129,6 +129,41 @@ class Plans(Planned):
         self.assertEqual((cell["status"], cell["value"]["json"]), ("ok", reads + 3), cell)
         self.assertEqual((self.sent(), self.reads(), len(self.server.asked)), (before + 1, reads + 3, 1))
 
+    def test_large_results_of_reads_are_kept(self):
+        """A result above 1 MiB comes in a memfd, and one for which the plan has no room is read again."""
+        code = "await mcp_mail.send(to='a')\n[[len(r['pad']), r['reads']] for r in [await mcp_mail.people(id=n) for n in (3_000_000, 17_000_000)]]"
+        reads = self.reads()
+        cell = self.plan(code)
+        self.assertEqual((cell["status"], cell["value"]["json"]), ("ok", [[3_000_000, reads + 1], [17_000_000, reads + 3]]), cell)
+
+    def test_calls_after_the_use_of_a_result_that_is_not_real(self):
+        code = (
+            "n = await mcp_mail.note(text='a')\nprint(n)\nawait mcp_mail.send(to='1')\nif not n:\n    await mcp_mail.send(to='2')\n"
+            "await mcp_mail.people()\nr = await mcp_mail.send(to='3')")
+        self.assertEqual(self.plan(code)["status"], "ok")
+        rows = re.findall(r"(?m)^(\d)\. mail\.(\w+) .* bytes\)(.*)$", self.messages()[0])
+        self.assertEqual(rows, [("1", "note", ""), ("2", "send", ""), ("3", "send", " unsure: line 4"), ("4", "send", " unsure: line 4")])
+        result = self.server.call(code, session=self.session, plan="only")
+        calls = result["structuredContent"]["plan"]["calls"]
+        self.assertEqual([c.get("unsure") for c in calls], [None, None, 4, 4, 4], calls)
+        self.assertIn('mail.send {"to":"2"} (10 bytes) asks, unsure: line 4\n', result["content"][0]["text"])
+        # The value as an argument, and the whole result. The control: a rule's own result, which code may use.
+        for use, line in (("await mcp_mail.send(to=n)", 2), ("1\nawait mcp_mail.send(to=' '.join(n.split()))", 3),
+                          ("(await mcp_mail.note.raw(text='b'))['content']\nawait mcp_mail.send(to='4')", 2), ("await mcp_mail.send(to='5')", None),
+                          ("r = await mcp_mail.send(to='6')\nr['ok']\nawait mcp_mail.send(to='7')", None)):
+            cell = self.plan(f"n = await mcp_mail.note(text='a')\n{use}", plan="only")
+            self.assertEqual(cell["plan"]["calls"][-1].get("unsure"), line, (use, cell))
+
+    def test_frames_of_the_copy_by_hand(self):
+        """Attack: the worker says what it likes of a call. The control is the line 5."""
+        frame = '{"server":"mail","tool":"note","arguments":{},"plan":true,"row":1,"unsure":%s}'
+        lines = ("-1", "99999999999", '"x"', "1e999", "5", "0")
+        code = f"from cloister.frames import CALL\nfor line in {lines!r}:\n    tools._channel.call(CALL, ({frame!r} % line).encode())"
+        before = self.sent()
+        cell = self.plan(code, plan="only")
+        self.assertEqual([c.get("unsure") for c in cell["plan"]["calls"]], [None, None, None, None, 5, None], cell)
+        self.assertEqual(self.sent(), before)
+
     def test_no_and_some_rows(self):
         before = self.sent()
         self.ok("x = 1")

@@ -19,7 +19,7 @@ static void open_with(struct fake *f, const char *text)
 
 #define RULES                                                                                      \
         "{\"mcpServers\":{\"s\":{\"command\":\"/bin/true\"}},"                                     \
-        "\"rules\":[{\"deny\":\"s.never\"},{\"ask\":\"s.send\"},{\"allow\":\"s.list\",\"plan\":\"run\"}]}"
+        "\"rules\":[{\"deny\":\"s.never\"},{\"ask\":\"s.send\",\"planned\":{}},{\"allow\":\"s.list\",\"plan\":\"run\"}]}"
 
 /* Starts a cell that fills the plan, or follows it. plan: NULL: it has none. Returns its number. */
 static uint64_t start(struct fake *f, struct end *end, struct plan *plan, bool is_planning)
@@ -68,8 +68,11 @@ static void test_the_copy_sends_only_reads(void)
         uint64_t cell = start(&f, &end, plan, true);
         fake_send(&f, FRAME_CALL, 1, CALL("send", "{\"to\":\"a\"}"));
         check_answer(&f, 1, "{\"ok\":true,");
-        fake_send(&f, FRAME_CALL, 2, CALL("note", "{}"));
-        check_answer(&f, 2, "{\"ok\":true,");
+        check_eq_int(plan_at(plan, 0)->unsure, 0);
+        fake_send(&f, FRAME_CALL, 2,
+                  "{\"unsure\":7,\"server\":\"s\",\"tool\":\"note\",\"arguments\":{}}");
+        check_answer(&f, 2, "{\"ok\":false,\"blank\":{");
+        check_eq_int(plan_at(plan, 1)->unsure, 7);
         fake_send(&f, FRAME_CALL, 3, CALL("never", "{}"));
         check_answer(&f, 3, "ToolDenied");
         check_eq_int(fake_tools.n_calls, 0);

@@ -259,8 +259,10 @@ static void test_what_a_result_says(void)
         _cleanup_buffer_ struct buffer made = BUFFER_INIT(4096), only = BUFFER_INIT(4096),
                                        lines = BUFFER_INIT(4096);
 
+        struct plan_call sends = call_of(PLAN_SENDS, "{}");
+        sends.unsure = 7;
         add(plan, call_of(PLAN_ASKS, "{\"to\":\"\\u001ba\"}"));
-        add(plan, call_of(PLAN_SENDS, "{}"));
+        add(plan, sends);
         add(plan, call_of(PLAN_READS, "{}"));
         check_eq_int(take(plan, call_of(PLAN_SENDS, "{}")), PLAN_ALLOWED);
         plan_note_other(plan);
@@ -275,9 +277,10 @@ static void test_what_a_result_says(void)
         check(strstr(buffer_bytes(&only),
                      "{\"server\":\"mail\",\"tool\":\"send\",\"decision\":\"asks\",") != NULL);
         check(strstr(buffer_bytes(&only), "\"decision\":\"read\"") != NULL);
+        check(strstr(buffer_bytes(&only), "\"unsure\":7") != NULL);
         check_eq_str(
                 buffer_bytes(&lines),
-                "1. mail.send {\"to\":\"\\u001ba\"} (16 bytes) asks\n2. mail.send {} (2 bytes)\n");
+                "1. mail.send {\"to\":\"\\u001ba\"} (16 bytes) asks\n2. mail.send {} (2 bytes), unsure: line 7\n");
         plan_free(plan);
 }
 

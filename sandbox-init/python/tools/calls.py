@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from cloister import schema as schemas
 from cloister import signature
-from cloister.errors import ToolArgumentError, ToolNotFound
+from cloister.errors import ToolArgumentError, ToolNotFound, ToolProtocolError
 from cloister.frames import CALL
 from cloister.json_codec import MAX_ITEMS, Unfit, encode_guest, plain
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.resources import MAX_BYTES, OFFERS, Offer
-from cloister.results import read_answer, read_text, unwrap
+from cloister.results import Blank, read_answer, read_text, unwrap
 
 MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker's own timeout is shorter
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
@@ -277,10 +277,28 @@ def _value(entry, answer, raw):
         value = read_text(answer)
         if value is not None:
             return value
-    result = read_answer(answer, entry.server, entry.name)
+    try:
+        result = read_answer(answer, entry.server, entry.name)
+    except Blank as blank:
+        return _blank_value(entry, blank.result, raw)
     if raw:
         return result
     return unwrap(result, entry.server, entry.name, entry.output_schema)
+
+
+def _blank_value(entry, result, raw):
+    """Of a call that was not sent, because a plan is being made."""
+    global make_call
+    from cloister.blanks import marking, watch
+
+    make_call = marking(make_call)
+    if raw:
+        return watch(result)
+    try:
+        value = unwrap(result, entry.server, entry.name, entry.output_schema)
+    except ToolProtocolError:  # a schema to which no simple value fits
+        value = result.get("structuredContent")
+    return watch(value)
 
 
 def _document(entry):

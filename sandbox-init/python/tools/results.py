@@ -30,6 +30,13 @@ def prepare():
     _match_one_text(b"")
 
 
+class Blank(Exception):
+    """Not an error: the result stands for that of a call which was not sent."""
+
+    def __init__(self, result):
+        self.result = result
+
+
 class Blob:
     """Bytes with a type. data: bytes; mime_type: str or None; save(path) writes them and returns the path."""
 
@@ -113,7 +120,7 @@ LOST = {errno.EMFILE: "no descriptor was free for it; close files that are no lo
 
 
 def read_answer(payload, server, tool):
-    """The CallToolResult of a RETURN frame. Raises the error that it contains."""
+    """The CallToolResult of a RETURN frame. Raises the error that it contains, or Blank."""
     if payload is None:
         raise MemoryError("no memory for the result of %s" % tool)
     if type(payload) is int:
@@ -123,6 +130,8 @@ def read_answer(payload, server, tool):
         answer = decode_text(payload) if type(payload) is str else decode(payload)
         if answer.get("ok"):
             return answer["result"]
+        if "blank" in answer:
+            raise Blank(answer["blank"])
         error = answer["error"]
     except (ValueError, KeyError, AttributeError) as wrong:
         raise ToolProtocolError(_unreadable(tool, wrong), server=server, tool=tool) from None

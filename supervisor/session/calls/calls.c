@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json-out.h"
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "base/utf8.h"
+#include "rpc/memfd-frame.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/trust/plans/plan.h"
@@ -118,7 +120,8 @@ static void remove_call(struct tool_call *call)
 }
 
 /* Sends the result as its server wrote it: it was parsed, so it is JSON and within the limits. */
-static void send_success(struct session *session, uint64_t number, const struct tool_result *result)
+static void send_success(struct session *session, uint64_t number, const struct tool_result *result,
+                         bool is_blank)
 {
         struct channel *channel = &session->channel;
         _cleanup_free_ char *written = NULL;
@@ -134,7 +137,8 @@ static void send_success(struct session *session, uint64_t number, const struct 
                 r = channel_send_memfd(channel, FRAME_RETURN, number, take_fd(*result->memfd),
                                        result->memfd_length);
         else if (r >= 0)
-                r = answer_result(channel, number, text, n);
+                r = is_blank ? answer_blank(channel, number, text, n)
+                             : answer_result(channel, number, text, n);
         if (r == -EMSGSIZE)
                 answer_refuse(
                         channel, number,
@@ -221,7 +225,20 @@ static void note_labels(const struct tool_call *call)
                 labels->seen |= call->labels;
 }
 
-/* A read of a cell that fills a plan. A result in a memfd is not kept: the read is made again. */
+/* The result that a memfd has. All reads of a plan together copy no more than its bound, a few milliseconds. */
+static char *read_large(const struct tool_result *result, size_t *ret)
+{
+        size_t before = strlen(RETURN_BEFORE), around = before + strlen(RETURN_AFTER);
+        size_t n = result->memfd_length > around ? result->memfd_length - around : 0;
+        _cleanup_free_ char *text = n > 0 && n <= PLAN_BYTES_MAX ? malloc(n) : NULL;
+
+        if (!text || pread(*result->memfd, text, n, (off_t)before) != (ssize_t)n)
+                return NULL;
+        *ret = n;
+        return take_ptr(text);
+}
+
+/* A read of a cell that fills a plan. Without memory it is made again in the session. */
 static void keep_planned(const struct tool_call *call, const struct tool_result *result)
 {
         struct cell_call *slot;
@@ -231,11 +248,15 @@ static void keep_planned(const struct tool_call *call, const struct tool_result 
         const char *text = result->text;
         size_t n = result->text_length;
 
-        if (call->plan_row == 0 || !cell || !cell->request.plan || result->memfd)
+        if (call->plan_row == 0 || !cell || !cell->request.plan)
                 return;
-        if (!text && json_write(result->result, &written, &n) < 0)
+        if (result->memfd)
+                text = written = read_large(result, &n);
+        else if (!text && json_write(result->result, &written, &n) >= 0)
+                text = written;
+        if (!text)
                 return;
-        plan_keep_result(cell->request.plan, call->plan_row - 1, text ? text : written, n);
+        plan_keep_result(cell->request.plan, call->plan_row - 1, text, n);
 }
 
 void tool_call_done(struct tool_call *call, const struct tool_result *result)
@@ -257,7 +278,7 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
                 note_labels(call);
         remove_call(call);
         if (ok)
-                send_success(session, number, result);
+                send_success(session, number, result, false);
         else
                 answer_error(
                         &session->channel, number,
@@ -434,7 +455,7 @@ static void answer_planned(struct tool_call *call, struct trust_call *trust)
 
         note_end(call, false, true, 0, 0);
         note_labels(call);
-        send_success(session, call->number, &result);
+        send_success(session, call->number, &result, trust->is_blank);
         remove_call(call);
 }
 

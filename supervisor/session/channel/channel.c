@@ -459,16 +459,27 @@ void answer_confirm(struct channel *channel, uint64_t number)
         answer_result(channel, number, "{}", 2);
 }
 
-int answer_result(struct channel *channel, uint64_t number, const char *text, size_t n)
+static int send_answer(struct channel *channel, uint64_t number, const char *before,
+                       const char *text, size_t n)
 {
-        static char before[] = RETURN_BEFORE, after[] = RETURN_AFTER;
+        static char after[] = RETURN_AFTER;
         const struct iovec parts[] = {
-                {.iov_base = before, .iov_len = sizeof(before) - 1},
+                {.iov_base = (void *)(uintptr_t)before, .iov_len = strlen(before)},
                 {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
                 {.iov_base = after, .iov_len = sizeof(after) - 1},
         };
 
         return channel_send_parts(channel, FRAME_RETURN, number, parts, ARRAY_SIZE(parts));
+}
+
+int answer_result(struct channel *channel, uint64_t number, const char *text, size_t n)
+{
+        return send_answer(channel, number, RETURN_BEFORE, text, n);
+}
+
+int answer_blank(struct channel *channel, uint64_t number, const char *text, size_t n)
+{
+        return send_answer(channel, number, RETURN_BLANK_BEFORE, text, n);
 }
 
 /* ---- receiving ---- */

@@ -189,6 +189,7 @@ int plan_add(struct plan *plan, const struct plan_call *call, size_t *ret, struc
         *row = (struct plan_row){
                 .kind = call->kind,
                 .number = call->number,
+                .unsure = call->unsure,
                 .server = strdup(call->server),
                 .tool = strdup(call->tool),
                 .json = copy(call->json, call->n),
@@ -364,6 +365,8 @@ static void put_rows(const struct plan *plan, struct json_out *out)
                 json_out_int(out, "bytes", (int64_t)row->n);
                 if (*row->rule)
                         json_out_text(out, "rule", row->rule);
+                if (row->unsure)
+                        json_out_int(out, "unsure", row->unsure);
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
@@ -408,8 +411,12 @@ int plan_list(const struct plan *plan, size_t most, struct buffer *to)
                 if (r >= 0)
                         r = printable_json(to, row->json, cut);
                 if (r >= 0)
-                        r = buffer_printf(to, "%s (%zu bytes)%s\n", cut < row->n ? "…" : "", row->n,
+                        r = buffer_printf(to, "%s (%zu bytes)%s", cut < row->n ? "…" : "", row->n,
                                           row->kind == PLAN_ASKS ? " asks" : "");
+                if (r >= 0 && row->unsure)
+                        r = buffer_printf(to, ", unsure: line %u", row->unsure);
+                if (r >= 0)
+                        r = buffer_append(to, "\n", 1);
         }
         return r;
 }

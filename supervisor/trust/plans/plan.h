@@ -44,11 +44,13 @@ struct plan_call {
         size_t n_vary;
         uint64_t definition; /* digest of the rule and of the tool's definition */
         const char *rule, *why;
+        uint32_t unsure; /* line at which the code has used a blank result before; 0: it has not */
 };
 
 struct plan_row {
         enum plan_kind kind;
         uint64_t number;
+        uint32_t unsure;
         char *server, *tool, *json, *rule, *why;
         size_t n;
         uint64_t definition;

@@ -201,7 +201,11 @@ static int append_call(const struct question_view *view, size_t i, struct buffer
                 to->length = from + cut;
                 r = buffer_append_text(to, "… (cut)");
         }
-        return r < 0 ? r : buffer_printf(to, " (%zu bytes)\n", call->n);
+        if (r >= 0)
+                r = buffer_printf(to, " (%zu bytes)", call->n);
+        if (r >= 0 && call->unsure)
+                r = buffer_printf(to, " unsure: line %u", call->unsure);
+        return r < 0 ? r : buffer_append(to, "\n", 1);
 }
 
 /* The lines of the calls, as many as there is room for: *n. */
@@ -310,7 +314,13 @@ static int append_whole_call(const struct question_call *call, size_t i, size_t 
         if (r >= 0)
                 r = append_tool(to, call);
         if (r >= 0)
-                r = buffer_printf(to, ", %zu bytes; rule: ", call->n);
+                r = buffer_printf(to, ", %zu bytes", call->n);
+        if (r >= 0 && call->unsure)
+                r = buffer_printf(
+                        to, "; unsure: the code has used a result that is not real, at line %u",
+                        call->unsure);
+        if (r >= 0)
+                r = buffer_append_text(to, "; rule: ");
         if (r >= 0)
                 r = append_name(to, call->rule, WHY_SHOWN);
         if (r >= 0 && call->why && *call->why)

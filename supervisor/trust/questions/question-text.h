@@ -31,6 +31,7 @@ enum {
 /* One call, as it will be sent; borrowed. */
 struct question_call {
         uint64_t number; /* of the CALL frame: unique in the session */
+        uint32_t unsure; /* of a plan: as in plans/plan.h */
         const char *server, *tool;
         const char *json; /* the arguments */
         size_t n;

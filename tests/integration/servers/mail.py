@@ -8,7 +8,7 @@ TOOLS = {
     "send": {"description": "Sends a mail.", "annotations": {"destructiveHint": True}},
     "note": {"description": "Writes a note."},
     "lines": {"description": "Returns the requests of send and note.", "annotations": {"readOnlyHint": True}},
-    "people": {"description": "Returns addresses, and how often it was called.", "annotations": {"readOnlyHint": True}},
+    "people": {"description": "Returns addresses, how often it was called, and `id` bytes.", "annotations": {"readOnlyHint": True}},
     "change": {"description": "Changes the definition of send."},
 }
 LINES, READS = [], []
@@ -23,6 +23,11 @@ def listed():
     return [{"name": name, "inputSchema": SCHEMA, **rest} for name, rest in TOOLS.items()]
 
 
+def pad(line):
+    n = json.loads(line)["params"]["arguments"].get("id")
+    return {"pad": "x" * n} if n else {}
+
+
 def call(name, line):
     if name in ("send", "note"):
         LINES.append(line)
@@ -32,7 +37,7 @@ def call(name, line):
     if name == "people":
         READS.append(line)
     text = json.dumps(LINES) if name == "lines" else "sent"
-    value = {"lines": list(LINES), "reads": len(READS)} if name == "lines" else {"people": [f"{i}@b" for i in range(40)], "reads": len(READS)} if name == "people" else {"ok": True}
+    value = {"lines": list(LINES), "reads": len(READS)} if name == "lines" else {"people": [f"{i}@b" for i in range(40)], "reads": len(READS), **pad(line)} if name == "people" else {"ok": True}
     return {"content": [{"type": "text", "text": text}], "structuredContent": value}
 
 
