@@ -1,6 +1,7 @@
 #include "sandbox-init/worker/lock-owners.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@ enum {
         SEARCHED_MAX = 8 * 1024 * 1024, /* for one holder */
         STATIC_MAX = 4 * 1024 * 1024,   /* of anonymous memory behind a library's file: its .bss */
         RECENT = 16,
+        ENTRIES = 128,
         COUNT_MAX = 4096,  /* how often a lock is taken by its holder, and how many wait */
         KIND_SHARED = 128, /* of pthread_mutex_t */
         SPINS_MAX = 1000,
@@ -44,8 +46,9 @@ struct searched {
 struct search {
         const struct lock_holder *holders;
         unsigned n;
+        uint32_t lowest, range; /* of their ids */
         const struct mapping *list;
-        long n_mappings;
+        long n_mappings, pagemap;
 };
 
 static const uint64_t scratch_size = (MAPPINGS_MAX * sizeof(struct mapping) + MAPPING_PAGE - 1) &
@@ -83,27 +86,14 @@ static void note(int32_t *owner, unsigned holder)
         }
 }
 
-static bool is_searched(const struct mapping *m)
+static const struct mapping *mapping_of(const struct search *s, uint64_t at)
 {
-        return m->kind != MAPPING_KERNEL && !m->is_shared &&
-               (m->prot & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE);
-}
+        const struct mapping *m = mapping_at(s->list, s->n_mappings, at);
 
-struct region {
-        uint64_t start, end;
-};
-
-/* An object may be in two mappings that follow each other: of a heap, the first part may be mapped from a file (image.h). */
-static struct region region_of(const struct search *s, const struct mapping *m)
-{
-        const struct mapping *first = m, *last = m;
-
-        while (first > s->list && is_searched(first - 1) && first[-1].end == first->start)
-                first--;
-        while (last + 1 < s->list + s->n_mappings && is_searched(last + 1) &&
-               last[1].start == last->end)
-                last++;
-        return (struct region){first->start, last->end};
+        return m && m->kind != MAPPING_KERNEL && !m->is_shared &&
+                               (m->prot & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE)
+                       ? m
+                       : NULL;
 }
 
 /* A page beyond the end of its file cannot be read. The bytes are taken for signals to block: all are blocked. */
@@ -113,52 +103,28 @@ static bool is_readable(uint64_t at)
                -EFAULT;
 }
 
-/* Whether n bytes from there on are in the region. */
-static bool has(const struct region *in, uint64_t at, uint64_t n)
+/* Whether n bytes from there on can be written to, fewer than a page has; read: an address in the page that was read. They may be in two mappings that
+ * follow each other: of a heap, the first part may be mapped from a file (image.h). */
+static bool has(const struct search *s, uint64_t from, uint64_t n, uint64_t read)
 {
-        return at >= in->start && at < in->end && in->end - at >= n &&
-               is_readable(at + n - sizeof(uint64_t));
+        const uint64_t last = from + n - sizeof(uint64_t);
+
+        return (from / MAPPING_PAGE == read / MAPPING_PAGE || mapping_of(s, from)) &&
+               (last / MAPPING_PAGE == read / MAPPING_PAGE ||
+                (mapping_of(s, last) && is_readable(last)));
 }
 
 /* Both locks have the holder's id in the first half of 8 bytes. at: of it. */
-static void check(uint64_t at, const struct region *in, unsigned holder)
+static void check(const struct search *s, uint64_t at, unsigned holder)
 {
         const uint64_t mutex = at - offsetof(struct __pthread_mutex_s, __owner),
                        rwlock = at - offsetof(struct __pthread_rwlock_arch_t, __cur_writer);
 
-        if ((has(in, mutex, sizeof(struct __pthread_mutex_s)) &&
+        if ((has(s, mutex, sizeof(struct __pthread_mutex_s), at) &&
              is_mutex((const struct __pthread_mutex_s *)(uintptr_t)mutex)) ||
-            (has(in, rwlock, sizeof(struct __pthread_rwlock_arch_t)) &&
+            (has(s, rwlock, sizeof(struct __pthread_rwlock_arch_t), at) &&
              is_rwlock((const struct __pthread_rwlock_arch_t *)(uintptr_t)rwlock)))
                 note((int32_t *)(uintptr_t)at, holder);
-}
-
-/* One holder, or all of them if holder is n. */
-static void search(const struct search *s, uint64_t from, uint64_t to, const struct region *in,
-                   unsigned holder)
-{
-        const unsigned first = holder == s->n ? 0 : holder,
-                       end = holder == s->n ? s->n : holder + 1;
-
-        from = (from + 7) & ~UINT64_C(7);
-        for (uint64_t at = from; at + sizeof(uint64_t) <= to; at += sizeof(uint64_t)) {
-                if ((at == from || at % MAPPING_PAGE == 0) && !is_readable(at))
-                        return;
-                const uint64_t word = *(const uint64_t *)(uintptr_t)at;
-                if ((uint32_t)word == 0 || word >> 32 > 1) /* `users` or `shared` */
-                        continue;
-                for (unsigned i = first; i < end; i++) {
-                        if (s->holders[i].id == (int32_t)word)
-                                check(at, in, i);
-                }
-        }
-}
-
-static const struct mapping *mapping_of(const struct search *s, uint64_t at)
-{
-        const struct mapping *m = mapping_at(s->list, s->n_mappings, at);
-
-        return m && is_searched(m) ? m : NULL;
 }
 
 static uint64_t lesser(uint64_t a, uint64_t b)
@@ -166,22 +132,58 @@ static uint64_t lesser(uint64_t a, uint64_t b)
         return a < b ? a : b;
 }
 
+/* One holder, or all of them if holder is n. */
+static void search_page(const struct search *s, uint64_t from, uint64_t to, unsigned holder)
+{
+        const unsigned first = holder == s->n ? 0 : holder,
+                       end = holder == s->n ? s->n : holder + 1;
+
+        for (uint64_t at = (from + 7) & ~UINT64_C(7); at + sizeof(uint64_t) <= to;
+             at += sizeof(uint64_t)) {
+                const uint64_t word = *(const uint64_t *)(uintptr_t)at;
+                /* Behind the id is 0 or 1, __nusers or __shared. */
+                if ((word & ~(UINT64_C(1) << 32)) - s->lowest > s->range)
+                        continue;
+                for (unsigned i = first; i < end; i++) {
+                        if (s->holders[i].id == (int32_t)word)
+                                check(s, at, i);
+                }
+        }
+}
+
+/* A page that this process has not written contains no lock that it holds. */
+static void search(const struct search *s, uint64_t from, uint64_t to, unsigned holder)
+{
+        uint64_t entries[ENTRIES];
+        long got = 1;
+
+        for (uint64_t page = from & ~(uint64_t)(MAPPING_PAGE - 1); page < to && got > 0;) {
+                const uint64_t n = lesser((to - page + MAPPING_PAGE - 1) / MAPPING_PAGE, ENTRIES);
+                got = raw_call(SYS_pread64, s->pagemap, raw_pointer(entries),
+                               (long)(n * sizeof(entries[0])),
+                               (long)(page / MAPPING_PAGE * sizeof(entries[0])), 0, 0);
+                for (long i = 0; i < got / (long)sizeof(entries[0]); i++, page += MAPPING_PAGE) {
+                        if (entries[i] & (PAGE_PRESENT | PAGE_SWAPPED) &&
+                            !(entries[i] & PAGE_OF_FILE) && mapping_of(s, page))
+                                search_page(s, page < from ? from : page,
+                                            lesser(to, page + MAPPING_PAGE), holder);
+                }
+        }
+}
+
 static void search_object(const struct search *s, uint64_t object, unsigned holder,
                           struct searched *searched)
 {
-        const struct mapping *m = mapping_of(s, object);
-
-        if (!m)
+        if (!mapping_of(s, object))
                 return;
-        const struct region in = region_of(s, m);
-        const uint64_t end = object + lesser(in.end - object, OBJECT_MAX);
+        const uint64_t end = object + OBJECT_MAX;
         for (unsigned i = 0; i < RECENT; i++) {
                 if (object >= searched->recent[i].start && object < searched->recent[i].end)
                         object = searched->recent[i].end;
         }
         if (object >= end)
                 return;
-        search(s, object, end, &in, holder);
+        search(s, object, end, holder);
         searched->bytes += end - object;
         searched->recent[searched->next].start = object;
         searched->recent[searched->next].end = end;
@@ -213,12 +215,9 @@ static void search_static(const struct search *s)
                 const bool is_file = m->kind == MAPPING_FILE && m->path[0] == '/' &&
                                      !mapping_starts_with(m, "/memfd:");
                 const bool is_bss = m->kind == MAPPING_ANONYMOUS && m->start == after;
-                const struct region in = region_of(s, m);
-                if (is_searched(m) && (is_file || is_bss))
+                if (mapping_of(s, m->start) && (is_file || is_bss))
                         search(s, m->start,
-                               m->start +
-                                       lesser(m->end - m->start, is_bss ? STATIC_MAX : UINT64_MAX),
-                               &in, s->n);
+                               lesser(m->end, is_bss ? m->start + STATIC_MAX : UINT64_MAX), s->n);
                 after = is_file ? m->end : 0;
         }
 }
@@ -230,10 +229,21 @@ void lock_owners_find(const struct lock_holder *holders, unsigned n)
         found.n = 0;
         if (scratch_map(scratch_size) < 0)
                 return;
-        const struct search s = {holders, n, list, mappings_read(list, scratch_size)};
+        struct search s = {.holders = holders, .n = n, .lowest = UINT32_MAX, .list = list};
+        uint32_t highest = 0;
+        for (unsigned i = 0; i < n; i++) {
+                const uint32_t id = (uint32_t)holders[i].id;
+                s.lowest = id < s.lowest ? id : s.lowest;
+                highest = id > highest ? id : highest;
+        }
+        s.range = highest - s.lowest;
+        s.n_mappings = mappings_read(list, scratch_size);
+        s.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
+                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
         for (unsigned i = 0; i < n && s.n_mappings > 0; i++)
                 search_objects(&s, i);
         search_static(&s);
+        raw_call(SYS_close, s.pagemap, 0, 0, 0, 0, 0);
         scratch_unmap(scratch_size);
 }
 

@@ -155,14 +155,18 @@ static void *run(void *data)
         return NULL;
 }
 
-/* In two mappings that follow each other: the lock of the first worker of the kind RECURSIVE is in both. */
+/* In two mappings that follow each other: the lock of the first worker of the kind RECURSIVE is in both. The page after the last worker cannot be
+ * read. */
 static struct worker *make_workers(int n)
 {
         const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = 2 * page,
-                     size = before + (size_t)n * sizeof(struct worker) + page;
+                     size = (before + (size_t)n * sizeof(struct worker) + 2 * page - 1) & -page;
         char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         if (at == MAP_FAILED || madvise(at + before, size - before, MADV_DONTDUMP) < 0)
+                abort();
+        at[size - page] = 1;
+        if (mprotect(at + size - page, page, PROT_NONE) < 0)
                 abort();
         return (struct worker *)(void *)(at + before - 8 - RECURSIVE * sizeof(struct worker) -
                                          offsetof(struct worker, held));

@@ -47,9 +47,12 @@ static void *serve(void *data)
 {
         atomic_long *id = data;
         char name[16], now[16];
+        void *list, *list_now;
+        size_t size;
 
         snprintf(name, sizeof(name), "pool-%d", (int)(id - ids));
         prctl(PR_SET_NAME, name);
+        wrong += syscall(SYS_get_robust_list, 0, &list, &size) != 0 || !list;
         for (;;) {
                 *id = syscall(SYS_gettid);
                 while (sem_wait(&work) != 0)
@@ -57,6 +60,7 @@ static void *serve(void *data)
                 prctl(PR_GET_NAME, now);
                 wrong += strcmp(now, name) != 0;
                 wrong += pthread_kill(pthread_self(), 0) != 0;
+                wrong += syscall(SYS_get_robust_list, 0, &list_now, &size) != 0 || list_now != list;
                 done++;
                 if (ends)
                         return NULL;
@@ -91,6 +95,22 @@ static void end(pthread_t *threads, int n)
         check_eq_int(hold(), 0);
 }
 
+/* Another wait than for a futex ends with EINTR in the copy, once. */
+static atomic_int ended_waits;
+
+static void *wait_for_signals(void *data)
+{
+        do {
+                wrong += pause() != -1 || errno != EINTR;
+                ended_waits++;
+        } while (!ends);
+        return data;
+}
+
+static void ignore(int number)
+{
+}
+
 /* In a fork: the process ends with 0 if all threads are back and work, twice. */
 static void be_the_copy(int n)
 {
@@ -102,6 +122,10 @@ static void be_the_copy(int n)
         threads_note_locks();
         threads_return();
         check(!threads_are_missing());
+        for (int i = 0; i < 3000 && ended_waits == 0; i++)
+                usleep(10000);
+        usleep(20000);
+        check_eq_int(ended_waits, 1);
         /* Any of them may do the work of another. */
         for (int i = 0, posts = 0; i < n; posts++) {
                 check(posts < 10000);
@@ -114,18 +138,19 @@ static void be_the_copy(int n)
 
 static void test_a_pool_comes_back(void)
 {
-        pthread_t threads[POOL];
+        pthread_t threads[POOL], other;
         raw_signals all = ~0ULL, before;
         int status;
 
         check_eq_int(hold(), 0);
         begin(threads, POOL);
+        check(pthread_create(&other, NULL, wait_for_signals, NULL) == 0);
         for (int i = 0; i < 20; i++) {
                 raw_signal_mask(SIG_SETMASK, &all, &before);
                 long held = 0;
                 for (int tries = 0; tries < TRIES && held <= 0; tries++)
                         held = threads_hold();
-                check_eq_int(held, POOL);
+                check_eq_int(held, POOL + 1);
                 const pid_t pid = (pid_t)threads_fork();
                 if (pid == 0) {
                         raw_signal_mask(SIG_SETMASK, &before, NULL);
@@ -135,9 +160,17 @@ static void test_a_pool_comes_back(void)
                 check(!threads_are_missing());
                 raw_signal_mask(SIG_SETMASK, &before, NULL);
                 post(POOL);
+                check_eq_int(ended_waits, 0);
                 check(pid > 0 && waitpid(pid, &status, 0) == pid);
                 check_eq_int(status, 0);
         }
+        ends = 1;
+        signal(SIGUSR2, ignore);
+        while (ended_waits == 0) {
+                pthread_kill(other, SIGUSR2);
+                usleep(1000);
+        }
+        check(pthread_join(other, NULL) == 0);
         end(threads, POOL);
 }
 

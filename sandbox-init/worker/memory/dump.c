@@ -76,11 +76,6 @@ struct pool {
         uint32_t arena, size_class, next_offset, last_offset;
 };
 
-/* /proc/PID/pagemap, Documentation/admin-guide/mm/pagemap.rst */
-#define PAGE_PRESENT (UINT64_C(1) << 63)
-#define PAGE_SWAPPED (UINT64_C(1) << 62)
-#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared anonymous memory */
-
 struct scratch {
         struct mapping list[MAPPINGS_MAX];
         uint64_t entries[ENTRIES];

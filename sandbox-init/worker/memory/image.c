@@ -26,10 +26,6 @@ enum {
         RUNS_MAX = 512,      /* each adds mappings, which each fork copies */
 };
 
-#define PAGE_PRESENT (UINT64_C(1) << 63)
-#define PAGE_SWAPPED (UINT64_C(1) << 62)
-#define PAGE_OF_FILE (UINT64_C(1) << 61)
-
 struct scratch {
         struct mapping list[MAPPINGS_MAX];
         uint64_t entries[ENTRIES];

@@ -41,6 +41,11 @@ struct mapping {
         uint8_t is_special; /* madvise() or mlock() gave it a property that a mapping of a file would not have */
 };
 
+/* /proc/PID/pagemap, Documentation/admin-guide/mm/pagemap.rst */
+#define PAGE_PRESENT (UINT64_C(1) << 63)
+#define PAGE_SWAPPED (UINT64_C(1) << 62)
+#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared anonymous memory */
+
 /* Where dump.c and load.c keep what they need. It is far from all places where the kernel maps, so that
  * no other mapping merges with it. */
 #define SCRATCH_START UINT64_C(0x2000000000)
