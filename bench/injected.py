@@ -81,7 +81,7 @@ class Host(test_inject.Host):
 BODY = (b"The quick brown fox jumps over the lazy dog, 0123456789 times. ghp_ " * (MIB // 60))[:MIB]
 
 
-class Secrets(test_inject.Inject):
+class Secrets(test_inject.Case):
     def start(self, tls):
         host = Host(tls)
         self.addCleanup(host.close)

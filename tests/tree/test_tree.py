@@ -261,6 +261,17 @@ class SymbolCircles(unittest.TestCase):
                 self.assertEqual("circle of 2: actions.c machine.c" in self.run_on(build).stdout, found)
 
 
+class Listed(unittest.TestCase):
+    """A file of tests that no meson.build lists is never run."""
+
+    def test_each_file_is_listed(self):
+        for folder in ("attack", "integration", "service"):
+            folder = os.path.join(ROOT, "tests", folder)
+            with open(os.path.join(folder, "meson.build"), encoding="utf-8") as f:
+                listed = set(re.findall(r"'(test_\w+\.py)'", f.read()))
+            self.assertEqual([name for name in sorted(os.listdir(folder)) if re.fullmatch(r"test_\w+\.py", name) and name not in listed], [])
+
+
 class Subjects(unittest.TestCase):
     """Subjects of commits are 'area: verb …'."""
 
