@@ -18,6 +18,10 @@ enum {
         INJECT_PATH_SIZE = 4100,
         INJECT_CERTIFICATE_SIZE = 16 * 1024, /* PEM */
         INJECT_HANDED_FDS = 2,
+
+        /* How a request ended without a complete response. */
+        INJECT_IN_DOUBT = 0, /* some of it was sent */
+        INJECT_NOT_SENT = 1,
 };
 
 enum inject_verb {
@@ -30,7 +34,8 @@ struct inject_request {
         uint32_t verb;
         uint32_t serial; /* of INJECT_ASK */
         uint32_t allowed;
-        char why[256]; /* a clause, if it is not allowed */
+        uint32_t recorded; /* the broker waits for INJECT_ENDED */
+        char why[256];     /* a clause, if it is not allowed */
         char profile[80];
         struct {
                 char name[INJECT_NAME_SIZE];
@@ -42,6 +47,7 @@ struct inject_request {
 enum inject_event_kind {
         INJECT_READY = 1, /* the first one */
         INJECT_ASK,       /* whether a request may be sent: the answer follows */
+        INJECT_ENDED,     /* of a request whose answer has `recorded`: `status` */
         INJECT_EVENT_MAX,
 };
 
@@ -50,6 +56,9 @@ struct inject_event {
         uint32_t serial;
         uint64_t session;
         uint16_t port;
+        uint16_t status; /* of INJECT_ENDED: of the response; INJECT_IN_DOUBT, INJECT_NOT_SENT */
+        uint32_t reserved;
+        uint64_t bytes; /* of INJECT_ENDED: of the response */
         char method[32];
         char host[INJECT_HOST_SIZE];
         char path[INJECT_PATH_SIZE];               /* without the query */

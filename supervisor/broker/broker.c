@@ -626,7 +626,8 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r < 0)
                 return r;
         const struct inject_requests injects = {take_seat, inject_seat_open,
-                                                inject_seat_certificate, inject_seat_leave};
+                                                inject_seat_certificate, inject_seat_leave,
+                                                inject_seat_answer};
         const struct sandbox_requests requests = {broker, ask_monitor, ask_network, injects};
 
         broker->trim = evtimer_new(broker->base, on_trim, NULL);

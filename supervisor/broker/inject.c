@@ -74,6 +74,8 @@ static void on_end(struct inject_process *p, const char *why)
         log_error("the process that has the secrets of profile \"%s\" %s", p->profile, why);
         hang_up(p);
         p->is_current = false;
+        for (const struct inject_seat *seat = p->seats; seat; seat = seat->next)
+                seat->user.lost(seat->user.data);
         drop_unused(p);
 }
 
@@ -91,21 +93,46 @@ static bool is_text(const char *text, size_t size)
         return memchr(text, '\0', size) != NULL;
 }
 
+static void send_answer(const struct inject_process *p, const struct injected_answer *given)
+{
+        struct inject_request answer = {.verb = INJECT_ANSWER,
+                                        .serial = given->serial,
+                                        .allowed = given->is_allowed,
+                                        .recorded = given->is_recorded};
+
+        snprintf(answer.why, sizeof(answer.why), "%s", given->why ? given->why : "");
+        /* Without room the request is refused after its time. */
+        if (p->socket >= 0)
+                (void)fd_send(p->socket, &answer, sizeof(answer), NULL, 0, MSG_DONTWAIT);
+}
+
+void inject_seat_answer(const struct inject_seat *seat, const struct injected_answer *answer)
+{
+        send_answer(seat->process, answer);
+}
+
 static void decide(struct inject_process *p, const struct inject_event *event)
 {
-        struct inject_request answer = {.verb = INJECT_ANSWER, .serial = event->serial};
         const struct inject_seat *seat = find_seat(p, event->session);
-        const struct injected_request request = {.method = event->method,
+        const struct injected_request request = {.serial = event->serial,
+                                                 .method = event->method,
                                                  .host = event->host,
                                                  .path = event->path,
                                                  .port = event->port};
 
-        snprintf(answer.why, sizeof(answer.why), "belongs to no session");
         if (seat)
-                answer.allowed = seat->user.decide(seat->user.data, &request, answer.why,
-                                                   sizeof(answer.why));
-        /* Without room the request is refused after its time. */
-        (void)fd_send(p->socket, &answer, sizeof(answer), NULL, 0, MSG_DONTWAIT);
+                seat->user.decide(seat->user.data, &request);
+        else
+                send_answer(p, &(struct injected_answer){.serial = event->serial,
+                                                         .why = "belongs to no session"});
+}
+
+static void take_end(struct inject_process *p, const struct inject_event *event)
+{
+        const struct inject_seat *seat = find_seat(p, event->session);
+
+        if (seat)
+                seat->user.ended(seat->user.data, event->serial, event->status, event->bytes);
 }
 
 static void on_event(evutil_socket_t fd, short what, void *data)
@@ -118,13 +145,14 @@ static void on_event(evutil_socket_t fd, short what, void *data)
         ssize_t n = fd_receive(fd, event, sizeof(*event), NULL, NULL, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EINTR)
                 return;
-        bool is_request = n == offsetof(struct inject_event, certificate) &&
-                          event->kind == INJECT_ASK &&
-                          is_text(event->method, sizeof(event->method)) &&
-                          is_text(event->host, sizeof(event->host)) &&
-                          is_text(event->path, sizeof(event->path));
-        if (is_request)
+        bool is_valid = n == offsetof(struct inject_event, certificate) &&
+                        is_text(event->method, sizeof(event->method)) &&
+                        is_text(event->host, sizeof(event->host)) &&
+                        is_text(event->path, sizeof(event->path));
+        if (is_valid && event->kind == INJECT_ASK)
                 decide(p, event);
+        else if (is_valid && event->kind == INJECT_ENDED)
+                take_end(p, event);
         else
                 on_end(p, n <= 0 ? "has ended" : "sent an invalid message, and is ended");
 }

@@ -29,3 +29,4 @@ int inject_seat_open(const struct inject_seat *seat, const struct inject_request
                      struct error *err);
 const char *inject_seat_certificate(const struct inject_seat *seat);
 void inject_seat_leave(struct inject_seat *seat);
+void inject_seat_answer(const struct inject_seat *seat, const struct injected_answer *answer);

@@ -58,6 +58,8 @@ struct inject_connection {
         bool keeps_alive, has_response;
         bool is_shut; /* no more bytes follow for the client */
         uint32_t serial;
+        bool is_recorded; /* the broker waits for the end of the request … */
+        bool is_sent;     /* … of which the server may have got a part */
         struct response response;
 };
 
@@ -79,8 +81,27 @@ static void count_body(struct inject_connection *c, size_t n)
         c->body = n;
 }
 
+/* how: the status of the whole response, or 0. */
+static void tell_end(struct inject_connection *c, unsigned how)
+{
+        struct inject_event event = {.kind = INJECT_ENDED,
+                                     .serial = c->serial,
+                                     .session = c->session->id,
+                                     .status = (uint16_t)(how > 0      ? how
+                                                          : c->is_sent ? INJECT_IN_DOUBT
+                                                                       : INJECT_NOT_SENT),
+                                     .bytes = c->has_response ? c->response.bytes : 0};
+
+        /* Without room, the request stays without an answer, which is in doubt too. */
+        if (c->is_recorded)
+                (void)fd_send(c->session->inject->broker, &event,
+                              offsetof(struct inject_event, certificate), NULL, 0, MSG_DONTWAIT);
+        c->is_recorded = false;
+}
+
 static void connection_free(struct inject_connection *c)
 {
+        tell_end(c, 0);
         loop_free_events(c->events, ARRAY_SIZE(c->events));
         loop_free_events((struct event *[]){c->closed, c->timer, c->again}, 3);
         tls_done(&c->client);
@@ -146,6 +167,7 @@ static void answer(struct inject_connection *c, int status, const char *clause)
         snprintf(line, sizeof(line), "%s:%u %s (profile \"%s\", secrets)", host->name, host->port,
                  clause, profile);
         log_warning("session %llu: %s", (unsigned long long)c->session->id, line);
+        tell_end(c, 0);
         count_body(c, 0);
         http_reader_next(&c->reader, INJECT_BODY_MAX);
         clear(&c->to_server);
@@ -167,6 +189,7 @@ static void fail(struct inject_connection *c, const char *clause)
         log_warning("session %llu: %s %s", (unsigned long long)c->session->id, host_of(c)->name,
                     clause);
         (void)response_flush(&c->response);
+        tell_end(c, 0);
         c->state = CUT;
         set_timer(c, CLOSING_MS);
 }
@@ -287,6 +310,7 @@ static void end_exchange(struct inject_connection *c)
 {
         bool continues = c->response.keeps_alive && c->keeps_alive && c->to_server.length == 0;
 
+        tell_end(c, c->response.status);
         response_done(&c->response);
         c->has_response = c->has_request = false;
         c->state = continues ? READING : CLOSING;
@@ -316,6 +340,7 @@ static void step_send(struct inject_connection *c, bool *moved)
 {
         while (c->to_server.length > 0) {
                 ssize_t n = tls_write(&c->server, buffer_bytes(&c->to_server), c->to_server.length);
+                c->is_sent |= n > 0;
                 if (n < 0)
                         fail(c, "ended the connection before it had the request");
                 if (n <= 0)
@@ -503,9 +528,13 @@ struct inject_connection *inject_connection_find(struct inject_session *session,
         return c;
 }
 
-void inject_connection_decided(struct inject_connection *c, bool is_allowed, const char *why)
+void inject_connection_decided(struct inject_connection *c, bool is_allowed, bool is_recorded,
+                               const char *why)
 {
         struct error error = {};
+
+        c->is_recorded = is_recorded;
+        c->is_sent = false;
         int r = is_allowed ? begin_exchange(c, &error) : 0;
 
         if (!is_allowed)

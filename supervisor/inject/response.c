@@ -170,6 +170,7 @@ static int on_headers_complete(llhttp_t *parser)
         r->is_interim = status < FIRST_FINAL;
         if (r->is_interim)
                 return 0;
+        r->status = (unsigned)status;
         r->has_body = body_follows(r, status);
         int e = write_head(parser);
         return e ? e : r->has_body ? 0 : 1; /* 1: there is no body */
@@ -247,6 +248,7 @@ int response_feed(struct response *r, const char *data, size_t n)
         if (n == 0)
                 return 0;
         r->began = true;
+        r->bytes += n;
         if (r->is_done)
                 refuse(r, "sent bytes behind its response");
         else if (llhttp_execute(&r->parser, data, n) != HPE_OK)

@@ -25,6 +25,8 @@ struct response {
         bool is_done;
         bool keeps_alive; /* both peers; known from has_head on */
         bool has_body, is_chunked;
+        unsigned status; /* known from has_head on */
+        uint64_t bytes;  /* that were read */
         const char *why; /* it was refused */
 
         /* Private. */

@@ -115,7 +115,8 @@ void inject_answer(struct inject *inject, const struct inject_request *answer)
         for (struct inject_session *s = inject->sessions; s; s = s->next) {
                 struct inject_connection *c = inject_connection_find(s, answer->serial);
                 if (c) {
-                        inject_connection_decided(c, answer->allowed == 1, why);
+                        inject_connection_decided(c, answer->allowed == 1, answer->recorded == 1,
+                                                  why);
                         return;
                 }
         }

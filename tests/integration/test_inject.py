@@ -1,6 +1,7 @@
 """Secrets for HTTPS requests of code: cloister-inject replaces the placeholder by the value, towards one host, and code never has it."""
 
 import base64
+import glob
 import gzip
 import json
 import os
@@ -216,11 +217,11 @@ class Case(harness.Case):
             "OTHER": {"from": {"env": "T_OTHER"}, "to": [f"localhost:{self.second.port}"], "in": ["header", "query", "body"]},
         }
 
-    def serve(self, **keys):
+    def serve(self, environment=None, **keys):
         ports = [host.port for host in (self.host, self.second, self.plain, *self.false)]
         allow = [f"{name}:{port}" for name in ("localhost", "127.0.0.1") for port in ports]
         config = self.config(profiles={"web": {"network": {"allow": allow}, "secrets": self.secrets(), **keys}}, profile="web")
-        env = harness.environment(SSL_CERT_FILE=self.path("ca.pem"), T_TOKEN=TOKEN, T_KEY=KEY, T_FORM=FORM, T_OTHER=OTHER)
+        env = harness.environment(SSL_CERT_FILE=self.path("ca.pem"), T_TOKEN=TOKEN, T_KEY=KEY, T_FORM=FORM, T_OTHER=OTHER, **environment or {})
         server = rawmcp.RawServer("--log-level", "info", "--config", config, env=env, cwd=self.dir)
         self.addCleanup(server.free)
         server.initialize()
@@ -337,6 +338,34 @@ class Inject(Case):
         self.assertEqual(self.ask(server, f'fetch("{self.url("echo")}", **{{"X-Token": T}})[0]'), 200)
         self.assertEqual(len(self.host.seen), 1)
         server.close()
+
+    @harness.once
+    def test_journal(self):
+        """Each request is recorded before it is sent, without query, headers and body, and so is its end."""
+        for sync in "none", "each":
+            state = self.path("state-" + sync)
+            server = self.serve(environment={"XDG_STATE_HOME": state}, journal={"sync": sync, "arguments": "full"}, rules=[{"deny": "@network.request", "when": {"/path": {"prefix": "/no"}}}])
+            expected = []
+            for path, code, outcome in (("echo", 200, "committed"), ("split", 200, "committed"), ("gzip", 502, "in doubt"), ("short", 0, "in doubt")):
+                self.assertEqual(self.ask(server, f'fetch("{self.url(path)}?k=" + K, **{{"X-Token": T}})[0]'), code)
+                expected.append(("/" + path, outcome))
+            self.assertEqual(self.ask(server, f'fetch("{self.url("echo")}?k=" + T)[0]'), 403)
+            self.assertEqual(self.ask(server, f'fetch("{self.url("no")}")[0]'), 403)
+            self.assertEqual(self.ask(server, f'c = http.client.HTTPSConnection("127.0.0.1", 3128, context=CONTEXT); c.set_tunnel("localhost", {self.host.port}); [c.request("GET", "/echo") or len(c.getresponse().read()) > 0 for _ in range(3)]'), [True] * 3)
+            server.close()
+            (name,) = glob.glob(os.path.join(state, "cloister", "journal", "*.jsonl"))
+            with open(name, encoding="utf-8") as f:
+                text = f.read()
+            self.check_absent(text)
+            self.assertNotIn("?", text)
+            records = [json.loads(line) for line in text.splitlines()]
+            calls = {r["n"]: r for r in records if r["kind"] == "call"}
+            answers = {r["of"]: r for r in records if r["kind"] == "answer"}
+            self.assertEqual([(r["server"], r["tool"], r["session"]) for r in calls.values()], [("@network", "request", "default")] * 8)
+            self.assertEqual([(json.loads(calls[n]["arguments"])["path"], answers[n]["outcome"]) for n in calls], [*expected, ("/echo", "not sent"), *[("/echo", "committed")] * 3])
+            self.assertGreater(answers[min(answers)]["bytes"], 100)
+            (denied,) = (r for r in records if r["kind"] == "denied")
+            self.assertIn("a rule denies", denied["why"])
 
     @harness.once
     def test_hostile_clients(self):

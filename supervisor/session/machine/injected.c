@@ -16,6 +16,7 @@
 #include "policy/config/secret-keys.h"
 #include "policy/rules/rules.h"
 #include "supervisor/secrets/placeholder.h"
+#include "supervisor/session/machine/injected-records.h"
 #include "supervisor/session/machine/machine.h"
 
 enum { TEXT_MAX = 64 * 1024 };
@@ -29,6 +30,7 @@ void injected_done(struct session *s)
 {
         struct session_injected *injected = &s->network.injected;
 
+        injected_records_done(s);
         if (injected->seat)
                 s->context->requests.injects.leave(injected->seat);
         if (injected->list >= 0)
@@ -49,44 +51,91 @@ void injected_inherit(struct session *to, const struct session *from)
 
 /* ---- the decision about a request ---- */
 
-static bool decide(void *data, const struct injected_request *request, char *why, size_t size)
+static void answer(struct session *s, uint32_t serial, bool is_recorded, const char *why)
 {
-        const struct session *s = data;
-        _cleanup_buffer_ struct buffer b = BUFFER_INIT(TEXT_MAX);
-        _cleanup_json_ yyjson_doc *doc = NULL;
-        struct json_out out = {.to = &b};
+        const struct injected_answer answer = {serial, why == NULL, is_recorded, why};
+
+        if (s->network.injected.seat)
+                s->context->requests.injects.answer(s->network.injected.seat, &answer);
+}
+
+static void on_recorded(struct session *s, uint32_t serial, bool is_recorded,
+                        const struct error *err)
+{
+        char why[256];
+
+        if (err)
+                snprintf(why, sizeof(why), "got a request that could not be recorded: %.200s",
+                         err->text);
+        answer(s, serial, is_recorded, err ? why : NULL);
+}
+
+/* Returns whether the rules allow it. why: otherwise a clause. place: of the rule that has decided, or "". */
+static bool ask_rules(const struct session *s, yyjson_val *arguments, const char *method,
+                      char (*place)[256], char (*why)[256])
+{
         struct rules_decision decision;
-        char place[256];
 
         if (!s->rights || !s->rights->compiled_rules)
                 return true;
+        const struct rules_call call = {.server = "@network",
+                                        .tool = "request",
+                                        .arguments = arguments,
+                                        .is_network = true,
+                                        .is_open = true,
+                                        .seen = s->labels.seen};
+        rules_decide(s->rights->compiled_rules, &call, &decision);
+        if (decision.rule)
+                rule_place(decision.rule, *place, sizeof(*place));
+        snprintf(*why, sizeof(*why), "got a %.20s that a rule %s: %.150s", method,
+                 decision.effect == RULES_ASK ? "asks about, which is a refusal for requests"
+                                              : "denies",
+                 decision.rule    ? *place
+                 : decision.fault ? decision.fault
+                                  : "");
+        return decision.effect == RULES_ALLOW;
+}
+
+static void decide(void *data, const struct injected_request *request)
+{
+        struct session *s = data;
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(TEXT_MAX);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct json_out out = {.to = &b};
+        char place[256] = "", why[256] = "";
+
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "host", request->host);
         json_out_int(&out, "port", request->port);
         json_out_text(&out, "method", request->method);
         json_out_text(&out, "path", request->path);
         json_out_end(&out, '}');
-        snprintf(why, size, "could not be decided about");
-        if (out.error < 0 || json_parse(buffer_bytes(&b), b.length, &doc, NULL) < 0)
-                return false;
-        const struct rules_call call = {.server = "@network",
-                                        .tool = "request",
-                                        .arguments = yyjson_doc_get_root(doc),
-                                        .is_network = true,
-                                        .is_open = true,
-                                        .seen = s->labels.seen};
-        rules_decide(s->rights->compiled_rules, &call, &decision);
-        if (decision.effect == RULES_ALLOW)
-                return true;
-        if (decision.rule)
-                rule_place(decision.rule, place, sizeof(place));
-        snprintf(why, size, "got a %.20s that a rule %s: %s", request->method,
-                 decision.effect == RULES_ASK ? "asks about, which is a refusal for requests"
-                                              : "denies",
-                 decision.rule    ? place
-                 : decision.fault ? decision.fault
-                                  : "");
-        return false;
+        if (out.error < 0 || json_parse(buffer_bytes(&b), b.length, &doc, NULL) < 0) {
+                answer(s, request->serial, false, "could not be decided about");
+                return;
+        }
+        bool is_allowed = ask_rules(s, yyjson_doc_get_root(doc), request->method, &place, &why);
+        const struct injected_call call = {.serial = request->serial,
+                                           .arguments = buffer_bytes(&b),
+                                           .n = b.length,
+                                           .rule = *place ? place : NULL,
+                                           .why = why};
+        if (is_allowed) {
+                injected_record_call(s, &call, on_recorded);
+                return;
+        }
+        injected_record_denied(s, &call);
+        answer(s, request->serial, false, why);
+}
+
+static void on_ended(void *data, uint32_t serial, unsigned how, uint64_t bytes)
+{
+        injected_record_end(data, serial, how, bytes);
+}
+
+static void on_lost(void *data)
+{
+        injected_records_done(data);
 }
 
 /* ---- the sandbox begins ---- */
@@ -144,7 +193,7 @@ int injected_open(struct session *s, struct error *err)
 {
         struct session_injected *injected = &s->network.injected;
         const struct inject_requests *injects = &s->context->requests.injects;
-        const struct inject_user user = {s, decide};
+        const struct inject_user user = {s, decide, on_ended, on_lost};
 
         injected_init(injected);
         if (!config_has_injected(s->profile) || !injects->take)
