@@ -28,6 +28,9 @@ enum {
         FREEING_MS = 5000,  /* a killed session that has not ended by then may never end */
         FORGET_MS = 600000, /* longer than a template and its image take */
         TICK_MAX_MS = 1000, /* nothing can take 1 GiB in that time */
+        LOOK_MS = 1000,
+        LOOKS_MAX = 32,  /* principals in each look, which take less than a millisecond */
+        BUSY_MILLI = 20, /* of a processor, at least: some short calls each second */
 };
 
 /* A principal that has had a sandbox. */
@@ -35,8 +38,12 @@ struct sums_principal {
         struct monitor_principal is; /* id 0: a free place */
         uint64_t seen_ms;            /* when it last asked for a sandbox, or had one */
         bool is_refused;             /* the kernel has not taken its newest limits */
-        bool rests, is_weak;         /* PRINCIPAL_REST; whether its group has less weight */
-        uint64_t hits_seen;          /* of the limit of its group */
+        bool rests;                  /* PRINCIPAL_REST */
+        bool is_busy;                /* look_at_use() */
+        enum cgroup_part part;       /* of its group */
+        uint64_t cpu_us, cpu_ms;     /* what it had used, and when; 0: unknown */
+        uint64_t milli;     /* thousandths of a processor that it used between the last two looks */
+        uint64_t hits_seen; /* of the limit of its group */
 };
 
 enum { SUMS_PRINCIPALS_MAX = 256 };
@@ -47,6 +54,8 @@ struct sums {
         struct sums_principal principals[SUMS_PRINCIPALS_MAX];
         size_t n_principals;
         uint64_t freeing_ms; /* since when is_freeing(); 0: not freeing */
+        uint64_t looked_ms;  /* look_at_use() */
+        size_t next_look;
         struct event *timer; /* while there are several principals */
 };
 
@@ -289,17 +298,74 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
 void monitor_sums_weigh(struct monitor *m, uint32_t id)
 {
         struct sums_principal *p = find(m->sums, id);
-        bool is_weak = p && p->rests;
+        enum cgroup_part part = !p           ? CGROUP_PART_USUAL
+                                : p->rests   ? CGROUP_PART_REST
+                                : p->is_busy ? CGROUP_PART_BUSY
+                                             : CGROUP_PART_USUAL;
 
         /* Others wait for the template, which makes a sandbox in a bounded time, and for the memory of a killed one. */
-        for (uint32_t i = 0; is_weak && i < m->sessions_max; i++)
-                is_weak = !m->sandboxes[i] || sandbox_principal(m->sandboxes[i]) != id ||
-                          sandbox_is_up(m->sandboxes[i]);
-        if (!p || is_weak == p->is_weak)
+        for (uint32_t i = 0; part != CGROUP_PART_USUAL && i < m->sessions_max; i++) {
+                if (m->sandboxes[i] && sandbox_principal(m->sandboxes[i]) == id &&
+                    !sandbox_is_up(m->sandboxes[i]))
+                        part = CGROUP_PART_USUAL;
+        }
+        if (!p || part == p->part)
                 return;
-        p->is_weak = is_weak;
         if (has_groups(m))
-                cgroups_rest(m->cgroups, id, is_weak);
+                cgroups_weigh(m->cgroups, id, p->part, part);
+        p->part = part;
+}
+
+/* Half of an even part of what those that are not at rest have used lately: where other programs compute, that is less than
+ * cpu_total. */
+static uint64_t busy_milli(const struct sums *s)
+{
+        uint64_t all = 0, n = 0;
+
+        for (size_t i = 0; i < s->n_principals; i++) {
+                if (s->principals[i].rests)
+                        continue;
+                all += s->principals[i].milli;
+                n++;
+        }
+        all = n > 0 ? all / n / 2 : 0;
+        return all > BUSY_MILLI ? all : BUSY_MILLI;
+}
+
+static void look_at_one(struct monitor *m, struct sums_principal *p, uint64_t now)
+{
+        uint64_t used = cgroups_cpu_usec(m->cgroups, p->is.id);
+
+        if (p->cpu_ms > 0 && now > p->cpu_ms && used >= p->cpu_us) {
+                p->milli = (used - p->cpu_us) / (now - p->cpu_ms);
+                uint64_t most = busy_milli(m->sums);
+                p->is_busy = p->milli > (p->is_busy ? most / 2 : most);
+        }
+        p->cpu_us = used;
+        p->cpu_ms = now;
+        monitor_sums_weigh(m, p->is.id);
+}
+
+/* With equal weights a principal that uses up its part for long would have each short call of another one wait as long as its own
+ * code: the kernel gives no credit to those that use less. */
+static void look_at_use(struct monitor *m)
+{
+        struct sums *s = m->sums;
+        uint64_t now = clock_ms();
+
+        if (now < s->looked_ms + LOOK_MS)
+                return;
+        s->looked_ms = now;
+        for (size_t i = 0, looks = 0; i < s->n_principals && looks < LOOKS_MAX; i++) {
+                struct sums_principal *p = &s->principals[s->next_look++ % s->n_principals];
+                if (p->rests || s->n_principals == 1) {
+                        p->is_busy = false;
+                        p->cpu_ms = 0;
+                } else {
+                        looks++;
+                        look_at_one(m, p, now);
+                }
+        }
 }
 
 void monitor_sums_rest(struct monitor *m, const struct monitor_request *request)
@@ -437,6 +503,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         uint64_t ms = check_total(m) / MIB;
 
         sweep(m);
+        look_at_use(m);
         ms = ms < TICK_MIN_MS ? TICK_MIN_MS : ms > TICK_MAX_MS ? TICK_MAX_MS : ms;
         struct timeval after = clock_timeval_ms(ms);
         if (m->sums->n_principals > 0)

@@ -154,6 +154,34 @@ class Groups(Sums):
         each = [value(c.response())["cpu_ms"] / seconds for c in spinning]
         self.assertGreater(bob["cpu_ms"] / (seconds - 1), 1.8 * sum(each) / len(each), each)
 
+    def busy(self):
+        """Returns the principals whose group has a tenth of the usual weight."""
+        found = set()
+        for name, weight in (("cpu.weight", "10"), ("cpu.shares", "102")):
+            for path in glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.pid}-*/sandboxes/p-*/{name}", recursive=True):
+                with open(path, encoding="ascii") as f:
+                    if f.read().strip() == weight:
+                        found.add(path.split("/")[-2])
+        return found
+
+    def test_busy(self):
+        """A principal that computes for long has less weight than one with short calls, and the usual one when that computes too: both are
+        busy then. A sandbox that is made for it has the usual weight."""
+        self.serve(self.BOTH, cpu_total=1.5)
+        self.assertEqual(self.status(BOB, "1", session="s0"), "ok")
+        spinning = [self.call(GREEDY, SPIN.format(60), session=f"s{i}", timeout=100) for i in range(2)]
+        self.assertTrue(harness.wait_until(lambda: self.busy() == {"p-1"}), self.busy())
+        for i in range(10):
+            self.assertEqual(self.status(BOB, "1", session="s0"), "ok")
+            time.sleep(0.3)
+        self.assertEqual(self.busy(), {"p-1"})
+        also = self.call(BOB, SPIN.format(60), session="s0", timeout=100)
+        self.assertTrue(harness.wait_until(lambda: self.busy() == {"p-1", "p-2"}), self.busy())
+        for call in spinning:
+            call.close()
+        self.assertTrue(harness.wait_until(lambda: self.busy() == {"p-2"}), self.busy())
+        also.close()
+
     def rests(self):
         """Returns the principals whose group gets what others leave."""
         found = set()
@@ -190,6 +218,7 @@ class Groups(Sums):
             # The control: while it has one call, its group has its usual part, whatever the other one does.
             call = self.call(GREEDY, f"import time\ntime.sleep(250)", session="s0", timeout=300)
             self.assertTrue(harness.wait_until(lambda: not self.rests(), 2), self.rests())
+            self.spin(BOB)  # both are busy then (test_busy)
             usual = self.spin(BOB)
             self.assertEqual(self.rests(), set())
             call.close()

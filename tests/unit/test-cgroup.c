@@ -248,11 +248,6 @@ static long number_of(struct cgroups *cgroups, const char *file)
         return found;
 }
 
-static long most_pids(void)
-{
-        return (long)cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/pid_max");
-}
-
 /* Version 1 counts the limit of a group for a moment after its end. */
 static void set_all(struct cgroups *cgroups, const struct cgroup_total *total)
 {
@@ -282,15 +277,19 @@ static void test_sums_are_bounded(void)
         set_all(cgroups, &small);
         check_sum(leaf_of(cgroups, 0), true);
         check(!cgroups_principal_has_reached_limit(cgroups, 4, &other));
-        check(number_of(cgroups, "pids.max") >= 1000 &&
-              number_of(cgroups, "pids.max") < most_pids());
+        long most = (long)cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/pid_max");
+        check(number_of(cgroups, "pids.max") >= 1000 && number_of(cgroups, "pids.max") < most);
         check_eq_int(number_of(cgroups, "p-3/pids.max"), number_of(cgroups, "pids.max") / 2);
         bool has_idle = number_of(cgroups, "p-3/cpu.idle") == 0; /* since Linux 5.15 */
-        cgroups_rest(cgroups, 3, true);
+        cgroups_weigh(cgroups, 3, CGROUP_PART_USUAL, CGROUP_PART_REST);
         check_eq_int(number_of(cgroups, "p-3/cpu.idle"), has_idle ? 1 : -1);
         check_eq_int(number_of(cgroups, "p-4/cpu.idle"), has_idle ? 0 : -1);
-        cgroups_rest(cgroups, 3, false);
-        check_eq_int(number_of(cgroups, "p-3/cpu.idle"), has_idle ? 0 : -1);
+        bool is_v2 = cgroups_version(cgroups) == CGROUP_V2;
+        const char *file = is_v2 ? "p-3/cpu.weight" : "p-3/cpu.shares";
+        cgroups_weigh(cgroups, 3, CGROUP_PART_REST, CGROUP_PART_BUSY);
+        check_eq_int(number_of(cgroups, file), !has_idle ? -1 : is_v2 ? 10 : 102);
+        cgroups_weigh(cgroups, 3, CGROUP_PART_BUSY, CGROUP_PART_USUAL);
+        check_eq_int(number_of(cgroups, file), !has_idle ? -1 : is_v2 ? 100 : 1024);
         /* Removed when it is empty. */
         struct cgroup *kept = leaf_of(cgroups, 4);
         cgroups_forget_principal(cgroups, 3);

@@ -27,8 +27,9 @@ static struct {
         int n; /* times that it was set */
         struct cgroup_total total;
         int error; /* that the next times return */
-        bool rests;
-        int weighed;   /* times */
+        enum cgroup_part part;
+        int weighed, looks; /* times */
+        uint64_t cpu_us;
         uint64_t hits; /* of its limit of memory */
 } groups[PRINCIPALS];
 
@@ -65,10 +66,18 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most
         return used;
 }
 
-void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests)
+void cgroups_weigh(struct cgroups *cgroups, uint32_t principal, enum cgroup_part before,
+                   enum cgroup_part part)
 {
-        groups[principal].rests = rests;
+        check_eq_int(before, groups[principal].part);
+        groups[principal].part = part;
         groups[principal].weighed++;
+}
+
+uint64_t cgroups_cpu_usec(struct cgroups *cgroups, uint32_t principal)
+{
+        groups[principal].looks++;
+        return groups[principal].cpu_us;
 }
 
 bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal,
@@ -336,7 +345,7 @@ static void test_forgotten(void)
         groups[4].hits = 5;
         check(monitor_sums_has_reached(&w.m, 4));
         rest(&w, 4, true);
-        check(groups[4].rests);
+        check((groups[4].part == CGROUP_PART_REST));
         w.slots[0] = NULL;
         pass_ten_minutes(&w);
         admit(&w, (struct monitor_principal){.id = 5, .of = SESSIONS});
@@ -345,7 +354,7 @@ static void test_forgotten(void)
         monitor_sums_weigh(&w.m, 5);
         sandboxes[0].is_made = false;
         monitor_sums_weigh(&w.m, 5);
-        check(!groups[5].rests);
+        check(!(groups[5].part == CGROUP_PART_REST));
         groups[5].hits = 1;
         check(monitor_sums_has_reached(&w.m, 5));
         w.slots[3] = NULL;
@@ -373,6 +382,88 @@ static void test_which_sum(void)
         close_world(&w);
 }
 
+/* Each principal uses so many milliseconds of processor time in each of these seconds. */
+static void pass(struct world *w, int seconds, const unsigned int ms[SESSIONS])
+{
+        for (int i = 0; i < seconds; i++) {
+                for (int k = 0; k < SESSIONS; k++)
+                        groups[k + 1].cpu_us += ms[k] * UINT64_C(1000);
+                fake_clock_advance_ms(1000);
+                event_base_loop(w->m.base, EVLOOP_NONBLOCK);
+        }
+}
+
+static bool is_busy(uint32_t id)
+{
+        return groups[id].part == CGROUP_PART_BUSY;
+}
+
+/* Half of an even part of what the four use is the bound. */
+static void test_busy(void)
+{
+        struct world w;
+
+        open_world(&w, CGROUP_V2);
+        fill(&w, MIB);
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 800, 220, 0}); /* 240 */
+        check(is_busy(1) && is_busy(2) && !is_busy(3) && !is_busy(4));
+        check_eq_int(groups[1].weighed, 1);
+        /* It stays busy until it uses half of that. */
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 100, 120, 0}); /* 140 */
+        check(is_busy(2) && !is_busy(3));
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 60, 120, 0});
+        check(is_busy(1) && !is_busy(2));
+        /* Some short calls are not much, whatever the others do. */
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 0, 19, 19});
+        check(!is_busy(3) && !is_busy(4));
+        pass(&w, 4, (unsigned int[SESSIONS]){0, 0, 19, 0});
+        check(!is_busy(3) && !is_busy(1));
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 0, 0, 0});
+        check(is_busy(1));
+        /* Others wait for a sandbox that is made for it. */
+        sandboxes[0].is_made = true;
+        monitor_sums_weigh(&w.m, 1);
+        check(groups[1].part == CGROUP_PART_USUAL);
+        pass(&w, 2, (unsigned int[SESSIONS]){900, 0, 0, 0});
+        check(groups[1].part == CGROUP_PART_USUAL);
+        sandboxes[0].is_made = false;
+        monitor_sums_weigh(&w.m, 1);
+        check(is_busy(1));
+        /* What it uses at rest does not count. */
+        rest(&w, 1, true);
+        rest(&w, 2, true);
+        int looks = groups[1].looks;
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 0, 110, 200}); /* 77 */
+        check(groups[1].part == CGROUP_PART_REST && is_busy(3) && is_busy(4));
+        check_eq_int(groups[1].looks, looks);
+        rest(&w, 1, false);
+        check(groups[1].part == CGROUP_PART_USUAL);
+        pass(&w, 4, (unsigned int[SESSIONS]){900, 0, 21, 60});
+        check(is_busy(1) && !is_busy(3) && !is_busy(4));
+        /* Where little memory is left, the monitor looks at that each 10 ms. */
+        sandboxes[0].used = 950 * MIB;
+        pass(&w, 1, (unsigned int[SESSIONS]){});
+        looks = groups[1].looks;
+        for (int i = 0; i < 90; i++) {
+                fake_clock_advance_ms(10);
+                event_base_loop(w.m.base, EVLOOP_NONBLOCK);
+        }
+        check_eq_int(groups[1].looks, looks);
+        close_world(&w);
+}
+
+/* A principal without others is not busy. */
+static void test_busy_alone(void)
+{
+        struct world w;
+
+        open_world(&w, CGROUP_V2);
+        admit(&w, (struct monitor_principal){.id = 1, .of = 1});
+        pass(&w, 5, (unsigned int[SESSIONS]){1900, 0, 0, 0});
+        check_eq_int(groups[1].weighed + groups[1].looks, 0);
+        close_world(&w);
+}
+
 /* A sandbox that is made for it has the usual weight: its template waits for it. */
 static void test_rest(void)
 {
@@ -385,23 +476,23 @@ static void test_rest(void)
         check_eq_int(groups[1].weighed, 0);
         rest(&w, 1, true);
         rest(&w, 1, true);
-        check(groups[1].rests && !groups[2].rests);
+        check((groups[1].part == CGROUP_PART_REST) && !(groups[2].part == CGROUP_PART_REST));
         check_eq_int(groups[1].weighed, 1);
         sandboxes[1] = (struct sandbox){.principal = 1, .is_made = true};
         monitor_sums_weigh(&w.m, 1);
-        check(!groups[1].rests);
+        check(!(groups[1].part == CGROUP_PART_REST));
         sandboxes[2] = (struct sandbox){.principal = 1, .is_made = true};
         monitor_sums_weigh(&w.m, 1);
         sandboxes[1].is_made = false;
         monitor_sums_weigh(&w.m, 1);
-        check(!groups[1].rests);
+        check(!(groups[1].part == CGROUP_PART_REST));
         w.slots[2] = NULL; /* it could not be made */
         monitor_sums_weigh(&w.m, 1);
-        check(groups[1].rests);
+        check((groups[1].part == CGROUP_PART_REST));
         check_eq_int(groups[1].weighed, 3);
         sandboxes[1].is_made = true;
         rest(&w, 1, false);
-        check(!groups[1].rests);
+        check(!(groups[1].part == CGROUP_PART_REST));
         sandboxes[1].is_made = false;
         monitor_sums_weigh(&w.m, 1);
         check_eq_int(groups[1].weighed, 4);
@@ -422,5 +513,7 @@ int main(void)
         run(test_which_sum);
         run(test_forgotten);
         run(test_rest);
+        run(test_busy);
+        run(test_busy_alone);
         return 0;
 }

@@ -353,12 +353,28 @@ bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t princ
         return has;
 }
 
-void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests)
+/* The kernel takes no weight of an idle group, and gives it the usual one when it is not idle any more. */
+void cgroups_weigh(struct cgroups *cgroups, uint32_t principal, enum cgroup_part before,
+                   enum cgroup_part part)
+{
+        const struct cgroup_operations *o = cgroups->operations;
+        _cleanup_group_ struct cgroup group;
+
+        if (open_group(cgroups, principal, o->cpu_limit_controller, &group) < 0)
+                return;
+        if (before == CGROUP_PART_REST || part == CGROUP_PART_REST)
+                (void)cgroup_rest(&group, part == CGROUP_PART_REST);
+        if (part == CGROUP_PART_BUSY || (part == CGROUP_PART_USUAL && before == CGROUP_PART_BUSY))
+                (void)cgroup_be_busy(&group, part == CGROUP_PART_BUSY);
+}
+
+uint64_t cgroups_cpu_usec(struct cgroups *cgroups, uint32_t principal)
 {
         _cleanup_group_ struct cgroup group;
 
-        if (open_group(cgroups, principal, cgroups->operations->cpu_limit_controller, &group) >= 0)
-                (void)cgroup_rest(&group, rests);
+        if (open_group(cgroups, principal, cgroups->operations->cpu_controller, &group) < 0)
+                return 0;
+        return cgroup_cpu_usec(&group);
 }
 
 void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)

@@ -46,8 +46,18 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most
 bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal,
                                          uint64_t *seen);
 
-/* Gives the group of a principal only what other groups leave of the processors, or its usual part. Best effort. */
-void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests);
+/* The part of the processors that the group of a principal has beside those of other principals. */
+enum cgroup_part {
+        CGROUP_PART_USUAL,
+        CGROUP_PART_BUSY, /* a tenth of that */
+        CGROUP_PART_REST, /* what other groups leave */
+};
+
+/* Best effort. */
+void cgroups_weigh(struct cgroups *cgroups, uint32_t principal, enum cgroup_part before,
+                   enum cgroup_part part);
+/* Microseconds of processor time that the group of a principal has used since it was made; 0: unknown. */
+uint64_t cgroups_cpu_usec(struct cgroups *cgroups, uint32_t principal);
 
 /* Removes the group of a principal, if it is empty. */
 void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal);

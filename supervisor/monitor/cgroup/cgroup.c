@@ -599,6 +599,17 @@ int cgroup_rest(struct cgroup *cgroup, bool rests)
         return r;
 }
 
+int cgroup_be_busy(struct cgroup *cgroup, bool is_busy)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+        int fd = cgroup_leaf_fd(cgroup, o->cpu_limit_controller);
+
+        if (fd < 0)
+                return -EOPNOTSUPP;
+        return o->version == CGROUP_V2 ? cgroup_write(fd, "cpu.weight", is_busy ? "10" : "100")
+                                       : cgroup_write(fd, "cpu.shares", is_busy ? "102" : "1024");
+}
+
 size_t cgroup_count(const struct cgroup *cgroup)
 {
         char text[PROCS_TEXT] _uninitialized_;
