@@ -1,4 +1,5 @@
 import errno
+import ssl
 import subprocess
 import unittest
 
@@ -26,6 +27,10 @@ class Denials(unittest.TestCase):
         described = tracebacks.describe(raised(function))
         self.assertIn("no data (this sandbox has no network: ", described["message"])
         self.assertIn("ValueError: no data (this sandbox has no network: ", described["traceback"])
+
+    def test_errors_of_tls_have_numbers_of_their_own(self):
+        self.assertEqual(hints.denial(ssl.SSLCertVerificationError(1, "certificate verify failed")), "")
+        self.assertNotEqual(hints.denial(OSError(errno.EPERM, "not permitted")), "")
 
     def test_locks(self):
         self.assertIn("4,096 locks", hints.denial(OSError(errno.ENOLCK, "no locks")))

@@ -108,6 +108,8 @@ def _of_one(error):
 
 
 def _of_os_error(error):
+    if type(error).__module__ == "ssl":
+        return ""  # its errno is a number of OpenSSL
     number = error.errno
     place = _place(error)
     if number is None and isinstance(error, FileNotFoundError):
