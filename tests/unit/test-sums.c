@@ -382,7 +382,7 @@ static void test_which_sum(void)
         close_world(&w);
 }
 
-/* Each principal uses so many milliseconds of processor time in each of these seconds. */
+/* Each principal uses ms[id - 1] milliseconds of processor time in each of these seconds. */
 static void pass(struct world *w, int seconds, const unsigned int ms[SESSIONS])
 {
         for (int i = 0; i < seconds; i++) {
@@ -413,7 +413,7 @@ static void test_busy(void)
         check(is_busy(2) && !is_busy(3));
         pass(&w, 4, (unsigned int[SESSIONS]){900, 60, 120, 0});
         check(is_busy(1) && !is_busy(2));
-        /* Some short calls are not much, whatever the others do. */
+        /* Some short calls are not much, beside one that computes and alone. */
         pass(&w, 4, (unsigned int[SESSIONS]){900, 0, 19, 19});
         check(!is_busy(3) && !is_busy(4));
         pass(&w, 4, (unsigned int[SESSIONS]){0, 0, 19, 0});
@@ -429,7 +429,7 @@ static void test_busy(void)
         sandboxes[0].is_made = false;
         monitor_sums_weigh(&w.m, 1);
         check(is_busy(1));
-        /* What it uses at rest does not count. */
+        /* The time of a principal at rest does not count. */
         rest(&w, 1, true);
         rest(&w, 2, true);
         int looks = groups[1].looks;
