@@ -12,7 +12,7 @@
 
 enum {
         NEEDLES_MAX = INJECT_SECRETS_MAX * SECRET_FORMS_MAX,
-        PIECE_MAX = 256, /* that the automata read before the filter is asked again */
+        PIECE_MAX = 256, /* that the automata read until the filter is used again */
 };
 
 struct needle {
