@@ -4,7 +4,7 @@
     bench/question.py [--build DIR] [--rounds N]
 
 Times at the client: from the cell to the question, and from the answer to the result of the cell, of one call and of 40 that are
-gathered. Both contain what the cell costs without a question, which is a row of its own. Budgets: 250 ms and 20 ms (medians).
+gathered. Both contain what the cell costs without a question, which is another row. Budgets: 250 ms and 20 ms (medians).
 """
 
 import os

@@ -247,9 +247,14 @@ static void test_bounds(void)
         call = call_of(PLAN_READS, "{}");
         add(plan, call);
         _cleanup_free_ char *large = calloc(1, PLAN_BYTES_MAX);
-        plan_keep_result(plan, 0, large, PLAN_BYTES_MAX);
+        size_t room = plan_room(plan);
+        check(room < PLAN_BYTES_MAX && room > PLAN_BYTES_MAX - 1024);
+        plan_keep_result(plan, 0, large, room + 1);
         check(!plan_at(plan, 0)->result && !plan_fault(plan));
         check_eq_int(take(plan, call), PLAN_OTHER);
+        plan_keep_result(plan, 0, large, room);
+        check_eq_int(plan_room(plan), 0);
+        check_eq_int(take(plan, call), PLAN_ANSWERED);
         plan_free(plan);
 }
 

@@ -225,12 +225,13 @@ static void note_labels(const struct tool_call *call)
                 labels->seen |= call->labels;
 }
 
-/* The result that a memfd has. All reads of a plan together copy no more than its bound, a few milliseconds. */
-static char *read_large(const struct tool_result *result, size_t *ret)
+/* The result that a memfd has: writing its document anew would take longer than a turn of the loop may. All reads of a plan together copy
+ * no more than its bound. */
+static char *read_large(const struct tool_result *result, size_t most, size_t *ret)
 {
         size_t before = strlen(RETURN_BEFORE), around = before + strlen(RETURN_AFTER);
         size_t n = result->memfd_length > around ? result->memfd_length - around : 0;
-        _cleanup_free_ char *text = n > 0 && n <= PLAN_BYTES_MAX ? malloc(n) : NULL;
+        _cleanup_free_ char *text = n > 0 && n <= most ? malloc(n) : NULL;
 
         if (!text || pread(*result->memfd, text, n, (off_t)before) != (ssize_t)n)
                 return NULL;
@@ -251,7 +252,7 @@ static void keep_planned(const struct tool_call *call, const struct tool_result 
         if (call->plan_row == 0 || !cell || !cell->request.plan)
                 return;
         if (result->memfd)
-                text = written = read_large(result, &n);
+                text = written = read_large(result, plan_room(cell->request.plan), &n);
         else if (!text && json_write(result->result, &written, &n) >= 0)
                 text = written;
         if (!text)

@@ -209,6 +209,11 @@ int plan_add(struct plan *plan, const struct plan_call *call, size_t *ret, struc
         return 0;
 }
 
+size_t plan_room(const struct plan *plan)
+{
+        return PLAN_BYTES_MAX - plan->bytes;
+}
+
 void plan_keep_result(struct plan *plan, size_t row, const char *text, size_t n)
 {
         struct plan_row *to = plan_at(plan, row);

@@ -72,6 +72,8 @@ void plan_charge(struct plan *plan, struct memory_account *account);
 
 /* Adds a row; *row: its index. Returns 0, -E2BIG or -ENOMEM: the plan is not whole then, and plan_fault() says why. */
 int plan_add(struct plan *plan, const struct plan_call *call, size_t *row, struct error *err);
+/* How many bytes of results it has room for. */
+size_t plan_room(const struct plan *plan);
 /* The result of a row that reads. Without room for it the read is made again. */
 void plan_keep_result(struct plan *plan, size_t row, const char *text, size_t n);
 /* Why it is not whole, or NULL. */
