@@ -112,7 +112,7 @@ static void ignore(int number)
 }
 
 /* In a fork: the process ends with 0 if all threads are back and work, twice. */
-static void be_the_copy(int n)
+static void be_the_copy(const pthread_t *threads, int n)
 {
         long before[POOL];
 
@@ -133,6 +133,9 @@ static void be_the_copy(int n)
                 while (i < n && ids[i] != before[i])
                         i++;
         }
+        /* libc has the new ids. */
+        for (int i = 0; i < n; i++)
+                check_eq_int(pthread_kill(threads[i], 0), 0);
         _exit(0);
 }
 
@@ -154,7 +157,7 @@ static void test_a_pool_comes_back(void)
                 const pid_t pid = (pid_t)threads_fork();
                 if (pid == 0) {
                         raw_signal_mask(SIG_SETMASK, &before, NULL);
-                        be_the_copy(POOL);
+                        be_the_copy(threads, POOL);
                 }
                 threads_release();
                 check(!threads_are_missing());
