@@ -68,8 +68,9 @@ struct system_call {
 struct slot {
         _Atomic uint32_t state; /* enum slot_state */
         int32_t id;
-        bool is_broken;             /* the signal ended the call with EINTR */
-        int64_t since, computed_us; /* when it was seen not to wait first, and its clock then */
+        bool is_broken;      /* the signal ended the call with EINTR */
+        int64_t since;       /* when it was seen elsewhere first, without computing since */
+        int64_t computed_us; /* its clock when it was seen to compute first */
         struct system_call call;
         ucontext_t *frame;
         uintptr_t thread_pointer;
@@ -326,7 +327,7 @@ static bool list(int32_t id)
                 slot = &all.slots[all.n++];
         slot->state = SLOT_FREE;
         slot->id = id;
-        slot->since = 0;
+        slot->since = slot->computed_us = 0;
         return true;
 }
 
@@ -369,12 +370,16 @@ static bool ask_if_it_waits(long tasks, struct slot *slot, int64_t now)
                 return true;
         if (doing == WAITS && state != SLOT_ASKED && ask(slot, &call))
                 return true;
-        if (slot->since == 0) {
-                slot->since = now;
-                slot->computed_us = clock_us(clock);
+        if (doing == COMPUTES) {
+                const int64_t computed_us = clock_us(clock);
+                slot->since = 0;
+                if (slot->computed_us == 0)
+                        slot->computed_us = computed_us;
+                return computed_us - slot->computed_us <= PATIENCE_US;
         }
-        return now - slot->since <= PATIENCE_US ||
-               (doing == COMPUTES && clock_us(clock) - slot->computed_us <= PATIENCE_US);
+        if (slot->since == 0)
+                slot->since = now;
+        return now - slot->since <= PATIENCE_US;
 }
 
 /* Asks all threads that wait and were not asked. Returns the id of one that cannot be held, or 0. */

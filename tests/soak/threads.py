@@ -188,6 +188,9 @@ class Soak:
         cell = s.cell("x", restore=name)
         self.expect(s, cell, "ok", "restored")
         s.value = s.checkpoints[name]
+        if "cannot be restored again" in cell.get("notice", ""):
+            self.note_refusal(s, cell)
+            del s.checkpoints[name]
         if cell["value"].get("json") != s.value:
             raise Failure(f"{s.name}: restored {name}: {json.dumps(cell)[:500]}")
         return None
