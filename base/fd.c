@@ -327,7 +327,7 @@ static long number_of(const char *name)
         return n;
 }
 
-static int close_listed(unsigned int first, unsigned int last)
+int fd_each(void (*visit)(int fd, const void *data), const void *data)
 {
         _Alignas(struct entry) char entries[2048];
         long n;
@@ -339,14 +339,26 @@ static int close_listed(unsigned int first, unsigned int last)
                 for (long at = 0; at < n;) {
                         const struct entry *e = (const struct entry *)(entries + at);
                         long fd = number_of(e->name);
-                        if (fd >= (long)first && fd <= (long)last && fd != list)
-                                close((int)fd);
+                        if (fd >= 0 && fd != list)
+                                visit((int)fd, data);
                         at += e->length;
                 }
         }
         int r = n < 0 ? -errno : 0;
         close(list);
         return r;
+}
+
+struct range {
+        unsigned int first, last;
+};
+
+static void close_one(int fd, const void *data)
+{
+        const struct range *range = data;
+
+        if ((unsigned int)fd >= range->first && (unsigned int)fd <= range->last)
+                close(fd);
 }
 
 /* Without /proc, as in the broker's root: no number is above the limit of a process that never
@@ -366,7 +378,8 @@ int fd_close_range(unsigned int first, unsigned int last)
 {
         if (first > last)
                 return 0;
-        if (syscall(SYS_close_range, first, last, 0) < 0 && close_listed(first, last) < 0)
+        if (syscall(SYS_close_range, first, last, 0) < 0 &&
+            fd_each(close_one, &(struct range){first, last}) < 0)
                 close_each(first, last);
         return 0;
 }

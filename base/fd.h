@@ -67,6 +67,9 @@ void fd_refuse_rights(int socket);
 
 void fd_close_many(int *fds, size_t count);
 
+/* Calls a function for each descriptor of this process, which may close it. Negative errno without /proc. */
+int fd_each(void (*visit)(int fd, const void *data), const void *data);
+
 /* Closes all descriptors from first to last, with or without close_range(2), which some filters and
  * gVisor refuse. Async-signal-safe; no memory is allocated. Returns 0 or negative errno. */
 int fd_close_range(unsigned int first, unsigned int last);

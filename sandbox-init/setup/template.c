@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -47,6 +48,34 @@ const struct template_plan *template_plan(void)
         return &plan;
 }
 
+static int last_problem; /* of release_locks_of() */
+
+static void release_locks_of(int fd, const void *unused)
+{
+        const struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
+        syscall(SYS_flock, fd, LOCK_UN);
+        fcntl(fd, F_OFD_SETLK, &all); /* fails unless a mount has locks */
+        /* A process that closes a file has none of its POSIX locks any more. The filter answers F_SETLK with ENOSYS, but code that
+         * has a listener of its own lets such calls continue. */
+        int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (copy >= 0)
+                close(copy);
+        else
+                last_problem = errno;
+}
+
+/* Code of the image may have locked files. The template would keep them locked for as long as it lives, for programs of the host and
+ * for sessions of other templates. */
+static int release_locks(struct error *err)
+{
+        last_problem = 0;
+        int r = fd_each(release_locks_of, NULL);
+        if (r >= 0)
+                r = -last_problem;
+        return r < 0 ? error_errno(err, -r, "release locks that code of the image has taken") : 0;
+}
+
 /* kill(-1) reaches all of the pid namespace but PID 1 and the caller; it fails when there are none.
  * The kernel reaps orphans, whose parent is the stub. A process cloned with CLONE_PARENT stays as a
  * zombie until the monitor reaps it. */
@@ -62,7 +91,7 @@ int template_end_others(struct error *err)
         }
         return tries < END_OTHERS_TRIES && errno != ESRCH
                        ? error_errno(err, errno, "end what code of the image has left: kill")
-                       : 0;
+                       : release_locks(err);
 }
 
 int template_ready(struct error *err)
@@ -243,8 +272,12 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 r = prepare_network(&session, &networks, err);
                 if (r < 0)
                         return r;
-                if (is_idle_work_left)
+                if (is_idle_work_left) {
                         is_idle_work_left = do_idle_work(hooks, QUIET_MS);
+                        r = release_locks(err);
+                        if (r < 0)
+                                return r;
+                }
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
                                        &count, NULL, 0);
                 if (n == 0)
@@ -270,6 +303,9 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 fd_close_many(session.fds, count);
                 if (r >= 0)
                         r = answer(&session, err);
+                /* Of functions that code has registered for forks. */
+                if (r >= 0)
+                        r = release_locks(err);
         }
         return r;
 }

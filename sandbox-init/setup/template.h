@@ -35,7 +35,7 @@ struct template_session {
 /* The plan of the monitor. Call before serving: workers do not have its descriptor. */
 const struct template_plan *template_plan(void);
 
-/* Kills and reaps whatever code of the image has forked. Call before template_ready(): the monitor
+/* Kills and reaps whatever code of the image has forked, and releases the locks that it has taken. Call before template_ready(): the monitor
  * refuses a template that has left a process. */
 int template_end_others(struct error *err);
 

@@ -5,6 +5,8 @@ capabilities, outside and without a filter: there the kernel carries them out or
 """
 
 import errno
+import fcntl
+import glob
 import json
 import os
 import shutil
@@ -96,6 +98,57 @@ def probe(table, sweep):
 """
 
 
+# In a profile with a mount: locks of the host's file and of the image's, by each way that was found. A process of its own says whether they hold.
+LOCK = r"""
+import ctypes, fcntl, os, struct, threading
+libc, held = ctypes.CDLL(None, use_errno=True), []
+def own(path):
+    held.append(os.open(path, os.O_RDONLY))
+    return held[-1]
+def record(fd, start=0):
+    return libc.fcntl(fd, fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, start, 1, 0))
+def by_child(fd):
+    if os.fork() == 0:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os._exit(0)
+    os.wait()
+def with_listener(fds, n):
+    # fcntl() with F_SETLK asks a thread, which lets the call continue.
+    code = b"".join(struct.pack("HBBI", *i) for i in ((32, 0, 0, 0), (21, 0, 3, NUMBER), (32, 0, 0, 24), (21, 0, 1, fcntl.F_SETLK), (6, 0, 0, 0x7FC00000), (6, 0, 0, 0x7FFF0000)))
+    kept = ctypes.create_string_buffer(code)
+    listener = libc.syscall(SECCOMP, 1, 8, struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(kept)))
+    def let():
+        for _ in range(n * len(fds)):
+            call = ctypes.create_string_buffer(80)
+            libc.ioctl(listener, 0xC0502100, call)
+            libc.ioctl(listener, 0xC0182101, struct.pack("QqiI", struct.unpack_from("Q", call)[0], 0, 0, 1))
+    thread = threading.Thread(target=let)
+    thread.start()
+    taken = sum(record(fd, 2 * i) == 0 for fd in fds for i in range(n))
+    thread.join(30)
+    return taken
+def excluded(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+def lock():
+    image = os.__file__
+    fcntl.flock(own("/shared/flock"), fcntl.LOCK_EX)
+    by_child(own("/shared/child"))
+    for _ in range(200):
+        fcntl.flock(own(image), fcntl.LOCK_SH)
+    return {"excluded": [excluded(path) for path in ("/shared/flock", "/shared/child", image)], "records": with_listener([own("/shared/record"), own(image)], 200)}
+found = lock() if os.path.isdir("/shared") else None
+# After the session has begun, in the template.
+os.register_at_fork(after_in_parent=lambda: os.path.isdir("/shared") and fcntl.flock(held[0], fcntl.LOCK_EX))
+"""
+
+
 def numbered(table):
     return {name: (test_kernel.number(call), *arguments) for name, (call, *arguments) in table.items()}
 
@@ -128,7 +181,8 @@ def setUpModule():
     unittest.addModuleCleanup(shutil.rmtree, PLACE, ignore_errors=True)
     os.mkdir(f"{PLACE}/wheels")
     code = f"{LISTEN}\nfound = json.dumps(probe({tables()!r}, {list(sweep())!r}))\n"
-    test_packages.wheel(f"{PLACE}/wheels", "listen", "1.0", {"listen.py": code, "listen.pth": "import listen\n"})
+    test_packages.wheel(f"{PLACE}/wheels", "listen", "1.0", {"listen.py": code, "locking.py": LOCK.replace("NUMBER", str(test_kernel.number("fcntl"))).replace("SECCOMP", str(test_kernel.number("seccomp"))),
+                                                             "listen.pth": "import listen, locking\n"})
     subprocess.run([harness.CLOISTER, "image", "build", "--offline", "--find-links", f"{PLACE}/wheels", "--with", "listen",
                     "--name", "listen"], env=ENVIRONMENT, check=True, timeout=harness.patient(120), capture_output=True)
 
@@ -188,6 +242,45 @@ class Filter(harness.Case):
     def test_the_variant_with_loopback(self):
         """In addition, it may only bring lo up and create internet sockets."""
         self.check(self.found("loopback"), but=("SIOCSIFFLAGS", "AF_INET", "AF_INET, bit 32"))
+
+
+class Locks(harness.Case):
+    def taken(self, path, record):
+        """Whether a program of the host is kept from the exclusive lock of a file."""
+        with open(path, "r+", encoding="ascii") as f:
+            try:
+                (fcntl.lockf if record else fcntl.flock)(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    def image_locks(self):
+        """Locks of the image's os.py, in the kernel's own list."""
+        inodes = {os.stat(path).st_ino for path in glob.glob(f"{PLACE}/images/listen/**/os.py", recursive=True)}
+        self.assertTrue(inodes)
+        with open("/proc/locks", encoding="ascii") as f:
+            return sum(int(line.split()[-3].split(":")[2]) in inodes for line in f)
+
+    def test_locks_of_a_template(self):
+        """41. Locks that code of the image takes in the template end before a session begins. They did hold: it says so."""
+        place = tempfile.mkdtemp(dir=PLACE)
+        os.chmod(PLACE, 0o755)
+        os.chmod(place, 0o755)
+        for name in ("flock", "child", "record"):
+            with open(f"{place}/{name}", "w", encoding="ascii"):
+                pass
+        profile = {"agent": True, "image": "listen", "mounts": [{"source": place, "target": "/shared", "mode": "ro"}]}
+        server = rawmcp.RawServer("--config", self.config(profiles={"locks": profile}, pool=0), env=ENVIRONMENT)
+        self.addCleanup(server.free)
+        server.initialize()
+        for session in "ab":
+            cell = server.cell("import locking; print(locking.found)", profile="locks", session=session, wait=harness.patient(60))
+            self.assertEqual((cell["status"], cell["stdout"]), ("ok", "{'excluded': [True, True, True], 'records': 400}\n"), cell)
+            # The template releases those of the fork after it has answered.
+            self.assertTrue(harness.wait_until(lambda: not self.taken(f"{place}/flock", False)))
+            self.assertFalse(self.taken(f"{place}/child", False))
+            self.assertFalse(self.taken(f"{place}/record", True))
+            self.assertEqual(self.image_locks(), 0)
 
 
 if __name__ == "__main__":
