@@ -1,0 +1,197 @@
+#!/usr/bin/python3
+"""CPython's own suite (Debian: libpython3.11-testsuite) in a sandbox, beside the same modules outside of it.
+
+    cpython.py [--limits JSON] [--keep DIRECTORY] [MODULE]...
+
+Each module runs twice at a time: by an ordinary user outside, and in a session of a profile with loopback. A test that fails, or is
+skipped, in the sandbox only is a difference. cpython.json has those that are explained: {pattern of the test's name and of what it said: reason}. Exit
+status 1: another one exists, or a pattern that nothing needs, if all modules ran. Environment: CLOISTER_BUILD.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import xml.etree.ElementTree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ.get("CLOISTER_BUILD", f"{HERE}/../../build")
+PYTHON = "/usr/bin/python3"
+USER = 65534  # outside, if this is root
+SECONDS = 300
+MODULES = """
+    fcntl mmap os posix shutil tempfile socket
+    multiprocessing_main_handling subprocess threading thread threading_local threadsignals signal sqlite3 dbm dbm_dumb
+    dbm_gnu dbm_ndbm shelve ssl select selectors poll epoll pty resource io fileio file bufio largefile json pickle zipfile tarfile ctypes
+    faulthandler gc importlib inspect traceback warnings builtin code doctest glob pathlib posixpath stat fork1 wait3 wait4 popen pipes
+    openpty ioctl tty termios mailbox netrc pwd grp getpass platform sys site sysconfig socketserver asyncore asynchat smtplib
+    poplib imaplib nntplib ftplib httplib httpservers urllib urllib2 urllib2_localnet urlparse xmlrpc wsgiref telnetlib robotparser
+    fileinput filecmp gzip bz2 lzma zlib mimetypes marshal memoryio memoryview array struct time datetime zoneinfo calendar locale
+    hashlib hmac random secrets uuid weakref queue sched atexit contextlib contextlib_async runpy pkgutil zipimport zipapp
+    compileall py_compile cmd_line cmd_line_script venv logging syslog crypt spwd nis ossaudiodev readline rlcompleter
+    descr class generators coroutines asyncgen exceptions except_star fstring re string unicode str bytes int long float complex
+    decimal fractions statistics math cmath itertools functools operator collections dict list set tuple heapq bisect enum dataclasses
+    typing abc copy pprint reprlib textwrap difflib csv configparser plistlib xml_etree sax minidom pyexpat html htmlparser email base64
+    binascii codecs codeccallbacks charmapcodec ast compile dis tokenize tracemalloc trace profile cprofile pdb bdb timeit unittest
+    unittest_mock peepholer peg_generator sys_settrace audit context contextvars devpoll eintr kqueue linuxaio posix_spawn
+    repl utf8_mode isinstance int_literal optparse argparse getopt gettext shlex cmd exception_hierarchy
+    asyncio multiprocessing_fork multiprocessing_forkserver multiprocessing_spawn concurrent_futures
+""".split()
+
+# In the session: runs the module with the interpreter of the image.
+CODE = r"""
+import os, subprocess, sys, tarfile
+os.makedirs("/workspace/out", exist_ok=True); os.makedirs("/workspace/cwd")
+with tarfile.open("/workspace/suite.tar") as tar:
+    tar.extractall("/workspace/suite")
+os.remove("/workspace/suite.tar")
+environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/workspace", "PYTHONPATH": "/workspace/suite", "TMPDIR": "/tmp"}
+with open("/workspace/out/log", "wb") as f:
+    try:
+        subprocess.run([sys.executable, *%r, "--junit-xml", "/workspace/out/result.xml", %r], env=environ, cwd="/workspace/cwd", stdout=f, stderr=f,
+                       stdin=subprocess.DEVNULL, timeout=%d, check=False)
+    except subprocess.TimeoutExpired:
+        f.write(b"no end")
+"""
+# They end the run of their module, outside too if the kernel lacks the protocol.
+IGNORED = {"test_socket": ["*UDPLITE*"]}
+WORDS = ("-m", "test", "-v", "--timeout", str(SECONDS - 60))
+
+
+def package():
+    found = subprocess.run([PYTHON, "-c", "import test; from test import support; import importlib.util as u; assert u.find_spec('test.test_fcntl'); print(test.__path__[0])"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        sys.exit("cpython.py: the suite of /usr/bin/python3 is missing: install libpython3.11-testsuite")
+    return found.stdout.strip()
+
+
+def words_for(module):
+    return [*WORDS, *(word for pattern in IGNORED.get(module, ()) for word in ("-i", pattern))]
+
+
+def pack(folder, path):
+    """A mount would take AF_UNIX sockets away (docs/profiles.md)."""
+    with tarfile.open(path, "w") as tar:
+        tar.add(folder, "test", filter=lambda member: None if member.name.endswith("__pycache__") else member)
+
+
+def outside(module, folder):
+    os.chmod(folder, 0o777)
+    user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.geteuid() == 0 else []
+    environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder}
+    with open(f"{folder}/log", "wb") as log:
+        with subprocess.Popen([*user, PYTHON, *words_for(module), "--junit-xml", f"{folder}/result.xml", module], env=environ, cwd=folder, stdout=log, stderr=log,
+                              stdin=subprocess.DEVNULL, start_new_session=True) as process:
+            try:
+                process.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+
+
+def inside(module, folder, config, archive):
+    words = [f"{BUILD}/cloister", "run", "--config", config, "--profile", "suite", "--python", PYTHON, "--in", f"{archive}=suite.tar",
+             "--timeout", str(SECONDS + 20), "--out", folder, "-c", CODE % (words_for(module), module, SECONDS)]
+    with open(f"{folder}.run", "wb") as log:
+        subprocess.run(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False, timeout=SECONDS + 120)
+
+
+def results(folder, said):
+    """{test: "ok", "failed" or "skipped"}; {"": reason}: the module itself. said: gets the ends of their messages."""
+    try:
+        tree = xml.etree.ElementTree.parse(f"{folder}/result.xml")
+    except (OSError, xml.etree.ElementTree.ParseError):
+        tree = None
+    found = {}
+    for case in tree.iter("testcase") if tree is not None else ():
+        bad, skipped = case.find("failure") is not None or case.find("error") is not None, case.find("skipped") is not None
+        found[case.get("name")] = "failed" if bad else "skipped" if skipped else "ok"
+        for one in case:
+            said[case.get("name")] = one.get("message") or " ".join((one.text or "").split())[-300:]
+    if not found:
+        try:
+            with open(f"{folder}/log", encoding="utf-8", errors="replace") as f:
+                text = f.read()
+        except OSError:
+            text = ""
+        said[""] = " ".join(line for line in text.splitlines() if " skipped -- " in line or "Timeout" in line or "Error" in line)[-300:]
+        found[""] = "skipped" if " skipped" in text else "no result" if "no end" in text or "Timeout" in text or not text else "failed"
+    return found
+
+
+def compare(module, there, here):
+    """The tests that fail or are skipped inside only."""
+    if "" in there or "" in here:
+        return {f"{module}": f"{there.get('', 'ok')} outside, {here.get('', 'ok')} inside"} if there.get("") != here.get("") else {}
+    found = {}
+    for name, result in here.items():
+        other = there.get(name, "absent")
+        if result in ("failed", "skipped") and other != result and not (result == "skipped" and other == "absent"):
+            found[name] = f"{other} outside, {result} inside"
+    for name in there.keys() - here.keys():
+        if there[name] == "ok":
+            found[name] = "ok outside, absent inside"
+    return found
+
+
+def run(module, place, config, archive):
+    folders = {where: f"{place}/{module}-{where}" for where in ("outside", "inside")}
+    for folder in folders.values():
+        os.makedirs(folder)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(outside, module, folders["outside"]), pool.submit(inside, module, folders["inside"], config, archive)]
+        for one in both:
+            one.result()
+    said = {}
+    return results(folders["outside"], {}), results(folders["inside"], said), said
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--limits", type=json.loads, default={})
+    parser.add_argument("--keep", help="a directory that keeps logs and results")
+    parser.add_argument("modules", nargs="*")
+    options = parser.parse_args()
+    suite = package()
+    with open(f"{HERE}/cpython.json", encoding="utf-8") as f:
+        explained = json.load(f)
+    modules = options.modules or [f"test_{name}" for name in dict.fromkeys(MODULES) if os.path.exists(f"{suite}/test_{name}.py") or os.path.isdir(f"{suite}/test_{name}")]
+    place = options.keep or tempfile.mkdtemp(prefix="cloister-cpython-", dir="/var/tmp")
+    os.makedirs(place, exist_ok=True)
+    os.chmod(place, 0o755)
+    with open(f"{place}/config.json", "w", encoding="ascii") as f:
+        limits = {"memory": "3G", "pids": 512, "tmp": "1G", "workspace": "1G", **options.limits}
+        json.dump({"mcpServers": {}, "timeout_max": SECONDS + 60, "profiles": {"suite": {"agent": True, "network": "loopback", "limits": limits}}}, f)
+    pack(suite, f"{place}/suite.tar")
+    sums, unexplained, used = {}, {}, set()
+    try:
+        for module in modules:
+            there, here, said = run(module, place, f"{place}/config.json", f"{place}/suite.tar")
+            for result in here.values():
+                sums[result] = sums.get(result, 0) + 1
+            differences = compare(module, there, here)
+            for name, what in differences.items():
+                full = f"{module}: {name}"
+                text = f"{name} {said.get('' if name == module else name, '')}"
+                fitting = [pattern for pattern in explained if fnmatch.fnmatchcase(text, pattern)]
+                used.update(fitting)
+                print(f"  {full}: {what}{' (' + explained[fitting[0]] + ')' if fitting else ''}", flush=True)
+                if not fitting:
+                    unexplained[full] = what
+            failed = sum(result == "failed" for result in there.values())
+            print(f"{module}: {len(here)} tests, {len(differences)} differ; {failed} fail outside", flush=True)
+    finally:
+        if not options.keep:
+            shutil.rmtree(place, ignore_errors=True)
+    unused = [] if options.modules else sorted(set(explained) - used)
+    print(f"{len(modules)} modules, tests inside: {sums}, unexplained: {len(unexplained)}, explanations that nothing needs: {unused}")
+    return 1 if unexplained or unused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
