@@ -39,12 +39,12 @@ int base64_append(struct buffer *to, const void *data, size_t n)
 /* The value of each character, 0 to 63. A table, because branches that depend on random characters are slow. */
 enum { INVALID = 0x80 };
 #define VALUE(c)                                                                                   \
-        ((c) >= 'A' && (c) <= 'Z'   ? (c) - 'A'                                                    \
-         : (c) >= 'a' && (c) <= 'z' ? (c) - 'a' + 26                                               \
-         : (c) >= '0' && (c) <= '9' ? (c) - '0' + 52                                               \
-         : (c) == '+'               ? 62                                                           \
-         : (c) == '/'               ? 63                                                           \
-                                    : INVALID)
+        (uint8_t)((c) >= 'A' && (c) <= 'Z'   ? (c) - 'A'                                           \
+                  : (c) >= 'a' && (c) <= 'z' ? (c) - 'a' + 26                                      \
+                  : (c) >= '0' && (c) <= '9' ? (c) - '0' + 52                                      \
+                  : (c) == '+'               ? 62                                                  \
+                  : (c) == '/'               ? 63                                                  \
+                                             : INVALID)
 #define VALUES_4(c)  VALUE(c), VALUE((c) + 1), VALUE((c) + 2), VALUE((c) + 3)
 #define VALUES_16(c) VALUES_4(c), VALUES_4((c) + 4), VALUES_4((c) + 8), VALUES_4((c) + 12)
 #define VALUES_64(c) VALUES_16(c), VALUES_16((c) + 16), VALUES_16((c) + 32), VALUES_16((c) + 48)

@@ -6,7 +6,7 @@
 
 struct monitor;
 
-int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
+int monitor_limits_init(struct monitor *m, struct error *err); /* first of all */
 /* For a build, once there is a loop: waits for the answer of systemd. */
 int monitor_limits_settle(struct monitor *m, struct error *err);
 int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */

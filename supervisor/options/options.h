@@ -96,7 +96,7 @@ struct options {
 
         /* Of the code to run. */
         const char *code, *code_name, *out, *server;
-        const char *seen; /* labels that `rules explain` takes a session to have */
+        const char *seen;  /* labels that `rules explain` takes a session to have */
         const char *label; /* of the files of --in, or of those that cp copies into a session */
         const char *ins[OPTION_INS_MAX]; /* FILE or FILE=NAME */
         size_t n_ins;

@@ -368,8 +368,8 @@ struct image_job {
 };
 
 int image_job_start(struct event_base *base, struct children *children, struct cgroups *cgroups,
-                    const char *program,
-                    const struct image_choice *choice, const struct upstream_user *user, bool quiet,
+                    const char *program, const struct image_choice *choice,
+                    const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err)
 {
