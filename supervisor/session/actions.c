@@ -737,6 +737,16 @@ static void note_stopped(struct session *s, const struct session_details *detail
         session_enter(s, SESSION_FROZEN);
 }
 
+/* The worker stands still too, and the copy is made when the session continues, or not. Without a rest the news is of the one before
+ * the last call. */
+static void stop_keeping(struct session *s, const struct session_details *details)
+{
+        if (!s->rest.is_on)
+                return;
+        copies_give_up_keeping(s, NULL);
+        note_stopped(s, details);
+}
+
 static void note_frozen(struct session *s, const struct session_details *details)
 {
         session_enter(s, SESSION_FROZEN);
@@ -770,6 +780,7 @@ const struct session_table session_table = {
                                  [SESSION_WAKING] = finish_woken,
                                  [SESSION_CLOSED... SESSION_KILLING] = finish},
                 [EVENT_STOPPED] = {[SESSION_IDLE] = note_stopped,
+                                   [SESSION_KEEPING] = stop_keeping,
                                    [SESSION_FREEZING... SESSION_FROZEN] = note_stopped},
                 [EVENT_FROZEN] = {[SESSION_FREEZING] = note_frozen},
                 [EVENT_COPY] = {[SESSION_IDLE] = idle_on,

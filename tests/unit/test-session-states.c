@@ -342,10 +342,32 @@ static void test_requests(void)
         close_world(&w);
 }
 
+/* The processor time of a rest is used up while a copy is made. Control: the news of a rest that a call has ended. */
+static void test_stopped_while_it_is_copied(void)
+{
+        for (int rests = 0; rests < 2; rests++) {
+                const struct session_details stopped = {.stopped = 3};
+                struct world w;
+
+                open_world(&w);
+                reach(&w, SESSION_KEEPING);
+                w.session->rest.is_on = rests;
+                session_dispatch(w.session, EVENT_STOPPED, &stopped);
+                check_eq_int(session_state(w.session), rests ? SESSION_FROZEN : SESSION_KEEPING);
+                check_eq_int(w.session->rest.stopped, rests ? 3 : 0);
+                w.session->rest.is_on = false;
+                push_cell(&w);
+                spin(&w);
+                check_eq_int(session_state(w.session), rests ? SESSION_RUNNING : SESSION_KEEPING);
+                close_world(&w);
+        }
+}
+
 int main(void)
 {
         signal(SIGPIPE, SIG_IGN);
         run(test_every_event_in_every_state);
         run(test_requests);
+        run(test_stopped_while_it_is_copied);
         return 0;
 }
