@@ -85,7 +85,8 @@ PROMPTS = {
 }
 RESOURCES = {
     "notes://all": {"mimeType": "text/markdown", "code": "'# notes'"},
-    "notes://picture": {"name": "picture", "mimeType": "image/png", "code": "b'\\x89PNG'"},
+    "notes://picture": {"name": "picture", "mimeType": "image/png", "code": f"import base64\nbase64.b64decode('{PNG}')"},
+    "notes://damaged": {"name": "damaged", "mimeType": "image/png", "code": "b'\\x89PNG'"},
     "notes://broken": {"code": "1/0"},
 }
 TEMPLATES = {
@@ -276,7 +277,8 @@ class Others(harness.Case):
         listed = self.client.ask("resources/list")["resources"]
         self.assertEqual([(r["uri"], r["name"]) for r in listed], [(u, r.get("name", u)) for u, r in RESOURCES.items()])
         self.assertEqual(self.read("notes://all"), [{"uri": "notes://all", "mimeType": "text/markdown", "text": "# notes"}])
-        self.assertEqual(self.read("notes://picture"), [{"uri": "notes://picture", "mimeType": "image/png", "blob": "iVBORw=="}])
+        self.assertEqual(self.read("notes://picture"), [{"uri": "notes://picture", "mimeType": "image/png", "blob": PNG}])
+        self.assertEqual(self.read("notes://damaged"), [{"uri": "notes://damaged", "mimeType": "application/octet-stream", "blob": "iVBORw=="}])
         self.client.refused("resources/read", {"uri": "notes://broken"}, -32603, "ZeroDivisionError")
         self.client.refused("resources/read", {"uri": "notes://other"}, -32602 if self.MODERN else -32002)
 

@@ -253,7 +253,7 @@ FORGED = [
     (asks({"k": question(message="m", mode="url", url="javascript:1")}), "url"),
     (asks({"k": {"method": "elicitation/create", "params": ["x", 70000]}}), "params"),
     (asks({"k%d" % i: question() for i in range(17)}), "too many"),
-    ([[RESULT, 0, '{"status":"ok","requests":{"k":%s,"k":%s}}' % ((json.dumps(question()),) * 2)]], "same key"),
+    ([[RESULT, 0, '{"status":"ok","requests":{"k":%s,"k":%s}}' % ((json.dumps(question()),) * 2)]], 'members of an object are named "k"'),
     (asks([question()]), "another form"),
     (asks({}), "another form"),
     (asks({"k": question()}, status="error", error={"type": "E", "message": "told", "traceback": ""}), "told"),

@@ -109,15 +109,6 @@ static bool is_key(yyjson_val *key)
                        n;
 }
 
-static bool is_repeated(const struct published_run *run, const char *key)
-{
-        for (size_t i = 0; i < run->n_questions; i++) {
-                if (strcmp(run->asked[i].key, key) == 0)
-                        return true;
-        }
-        return false;
-}
-
 static void run_again(struct mcp_call *call)
 {
         struct error err = {};
@@ -170,8 +161,6 @@ static const char *take_questions(struct mcp_call *call, yyjson_val *requests, s
 
                 if (!is_key(key) || !method)
                         return "a question of the code has another form than MCP's";
-                if (is_repeated(run, yyjson_get_str(key)))
-                        return "two questions of the code have the same key";
                 *q = (struct published_question){.call = call};
                 memcpy(q->key, yyjson_get_str(key), yyjson_get_len(key) + 1);
                 run->n_questions++;
