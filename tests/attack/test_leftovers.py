@@ -103,7 +103,7 @@ async def wait():
     while True:
         try:
             await asyncio.sleep(0.01)
-        except asyncio.CancelledError:
+        except BaseException:  # the interrupt comes here if it is this task that runs
             while True: time.sleep(0.01); counts["new"] = counts.get("new", 0) + 1
 asyncio.create_task(wait())
 """,

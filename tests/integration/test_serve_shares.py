@@ -40,11 +40,13 @@ class Shares(Serve):
         self.tokens = self.path("tokens")
         self.serve(self.BOTH)
 
-    def serve(self, text, **config):
+    def serve(self, text, *options, **config):
         """A server with these tokens."""
         self.put(text)
-        path = self.config(name="shares.json", **{**self.CONFIG, **config})
-        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", path)
+        path = self.path("shares.json")
+        # An earlier server may be reading the file.
+        os.rename(self.config(name="new.json", **{**self.CONFIG, **config}), path)
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", path, *options)
 
     def put(self, text):
         with open(self.tokens + ".new", "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
@@ -117,11 +119,9 @@ class Turns(Shares):
     CONFIG = {"sessions": 40, "pool": 0}
     AT_ONCE = 16  # requests of one principal that the monitor has
 
-    def serve(self, text, **config):
-        self.put(text)
+    def serve(self, text, *options, **config):
         self.log = self.path("turns.log")
-        path = self.config(name="shares.json", **{**self.CONFIG, **config})
-        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", path, "--log-level", "debug", "--log-file", self.log)
+        super().serve(text, "--log-level", "debug", "--log-file", self.log, *options, **config)
 
     def requests(self):
         with open(self.log, encoding="utf-8") as f:
