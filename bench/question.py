@@ -20,7 +20,7 @@ CODE = "import asyncio\nawait asyncio.gather(*(mcp_mail.%s(text='x' * 100) for _
 
 def timed(test_ask):
     class Timed(test_ask.Person):
-        """Keeps when it was asked, and when it has answered."""
+        """Keeps when the question came, and when it was answered."""
 
         asked_at = answered_at = 0
 

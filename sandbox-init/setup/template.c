@@ -57,7 +57,7 @@ static void release_locks_of(int fd, const void *unused)
         syscall(SYS_flock, fd, LOCK_UN);
         fcntl(fd, F_OFD_SETLK, &all); /* fails unless a mount has locks */
         /* A process that closes a file has none of its POSIX locks any more. The filter answers F_SETLK with ENOSYS, but code that
-         * has a listener of its own lets such calls continue. */
+         * has its own listener lets such calls continue. */
         int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
         if (copy >= 0)
                 close(copy);

@@ -737,8 +737,7 @@ static void note_stopped(struct session *s, const struct session_details *detail
         session_enter(s, SESSION_FROZEN);
 }
 
-/* The worker stands still too, and the copy is made when the session continues, or not. Without a rest the news is of the one before
- * the last call. */
+/* The worker stands still too, so that no copy comes now. News of a rest that a call has ended is dropped. */
 static void stop_keeping(struct session *s, const struct session_details *details)
 {
         if (!s->rest.is_on)

@@ -652,7 +652,7 @@ class ImageGroup(Image):
             building = pool.submit(self.build, "--with", "demo")
             guard = 0
             try:
-                # Not while it is asked for its version, also there.
+                # Not while it prints its version, which it does there too.
                 self.assertTrue(harness.wait_until(lambda: len(self.confined()) > 1))
                 uv = self.confined()[0]
                 guard = self.guard_of(uv)

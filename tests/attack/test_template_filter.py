@@ -262,7 +262,7 @@ class Locks(harness.Case):
             return sum(int(line.split()[-3].split(":")[2]) in inodes for line in f)
 
     def test_locks_of_a_template(self):
-        """41. Locks that code of the image takes in the template end before a session begins. They did hold: it says so."""
+        """41. Locks that code of the image takes in the template end before a session begins. The module prints that it had them."""
         place = tempfile.mkdtemp(dir=PLACE)
         os.chmod(PLACE, 0o755)
         os.chmod(place, 0o755)

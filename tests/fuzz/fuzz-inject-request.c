@@ -1,6 +1,6 @@
 /*
- * Requests of a session to cloister-inject. Accepted when each is complete and is sent. What the server gets is one request with the same
- * method and path, whatever the client has sent: no placeholder is in it, and each value only where its secret allows it.
+ * Requests of a session to cloister-inject. Accepted when each is complete and is sent. The server gets one request with the same method
+ * and path, whatever the client has sent: no placeholder is in it, and each value only where its secret allows it.
  */
 #include "tests/fuzz/fuzz.h"
 

@@ -16,7 +16,7 @@ CALLS = {
     "x86_64": {"flock": 73, "list": 217, "fsync": 74, "write": 1, "send": 46, "wait": 7, "unlink": 263},
     "aarch64": {"flock": 32, "list": 61, "fsync": 82, "write": 64, "send": 211, "wait": 73, "unlink": 35},
 }
-# What the process has called since it began to rotate, and the call at which it is killed.
+# The calls of the process since it began to rotate, up to that at which it is killed.
 STEPS = {
     "before the directory is locked": ["flock"],
     "before the segments are listed": ["list"],

@@ -110,7 +110,7 @@ class Plans(Planned):
         planned, other = cell["value"]["json"]
         self.assertEqual((planned, self.sent(), cell["plan"]["other"]), ({"ok": True}, before + 2, 1), cell)
         self.assertTrue(other.startswith("mail.note was not sent: not in the plan: /text is not as in row 4 of the plan: a person answered no"), other)
-        # A person can leave out such a call; in a plan in which nothing asks, no question is asked.
+        # A person can leave out such a call; a plan in which nothing asks has no question.
         self.server.asked.clear()
         self.server.answers = [None]
         call = self.server.start_call(tried + "r = await tried(text='n')\nawait mcp_mail.send(to='a')\nr", session=self.session, plan=True)

@@ -253,7 +253,7 @@ class Blocks(harness.Case):
         self.client = test_publish.Client(self, True, {"sampling": {}}, published)
 
     def asked(self, content):
-        """What the client's model is asked, or the text of the failure."""
+        """The message for the client's model, or the text of the failure."""
         result = self.client.call("asks", content=content)
         if result["resultType"] == "input_required":
             return result["inputRequests"]["q"]["params"]["messages"][0]["content"]

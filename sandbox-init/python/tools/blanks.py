@@ -1,6 +1,6 @@
 """Results that stand for those of calls which were not sent, while a plan is made (docs/plans.md).
 
-The first line of the code that uses one is noted, and sent with later calls: the person is told that they may be different. It is
+The first line of the code that uses one is noted, and sent with later calls: the question says that they may be different. It is
 a hint. Code that hides it harms its own plan only: what is sent later is compared with what was shown.
 """
 

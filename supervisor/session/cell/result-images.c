@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is done with each block that has an image, until it returns a negative errno. */
+/* Called with each block that has an image, until it returns a negative errno. */
 struct visit {
         int (*visit)(struct visit *v, yyjson_val *block);
         const struct cell_outcome *outcome;

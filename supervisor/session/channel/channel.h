@@ -196,5 +196,5 @@ void answer_confirm(struct channel *channel, uint64_t number);
 
 /* Answers with the result, a JSON text. Returns as channel_send_parts(). */
 int answer_result(struct channel *channel, uint64_t number, const char *text, size_t n);
-/* The same, of a result that no server has given: the worker notes when code uses it. */
+/* Answers with a result that no server has given: the worker notes when code uses it. Returns as channel_send_parts(). */
 int answer_blank(struct channel *channel, uint64_t number, const char *text, size_t n);

@@ -44,7 +44,7 @@ struct plan_call {
         size_t n_vary;
         uint64_t definition; /* digest of the rule and of the tool's definition */
         const char *rule, *why;
-        uint32_t unsure; /* line at which the code has used a blank result before; 0: it has not */
+        uint32_t unsure; /* line at which the code has used a blank result before, or 0 */
 };
 
 struct plan_row {
