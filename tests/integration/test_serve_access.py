@@ -485,6 +485,11 @@ class Tokens(TokenFile):
         done = self.run_cloister("serve", "--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", self.config())
         self.assertEqual(done.returncode, 1)
         self.assertIn(b'alice: there is no profile \\"none\\" in the config', done.stderr)
+        # Nothing is served: neither with a file of tokens nor with a config that is refused.
+        self.assertNotIn(b"serving MCP", done.stderr)
+        done = self.run_cloister("serve", "--listen", "127.0.0.1:0", "--config", self.config(sessions="many"))
+        self.assertIn(b"sessions must be a whole number", done.stderr)
+        self.assertNotIn(b"serving MCP", done.stderr)
         self.put(f"alice {self.ALICE} profile=default\nbob {self.BOB}\n")
         self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 200))
 

@@ -577,6 +577,8 @@ static int start_serve(struct broker *broker, struct error *err)
                 explicit_bzero(tokens, options.tokens_length);
         if (r >= 0)
                 r = drain_new(&mode->drain, broker->base, &drain_actions, broker, err);
+        if (r >= 0 && o->serving)
+                fputs(o->serving, stderr);
         if (r >= 0)
                 return try_sandbox(broker, err);
         return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;

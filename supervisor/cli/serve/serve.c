@@ -504,12 +504,31 @@ static int open_all(struct options *o, struct listeners *l, int fds[FDS], int *s
         return r < 0 ? r : start_helper(o, l, fds, err);
 }
 
+/* The broker prints them once it serves: a config or a file of tokens may still be refused. */
+static int name_addresses(const struct options *o, const struct listeners *l, char **ret,
+                          struct error *err)
+{
+        size_t size;
+        FILE *text = open_memstream(ret, &size);
+
+        if (!text)
+                return error_errno(err, errno, "names of addresses");
+        if (o->admin)
+                fprintf(text, "cloister: serving metrics at %s%s\n", l->admin.text,
+                        l->admin.is_unix ? "" : "/metrics");
+        for (size_t i = 0; i < l->n; i++)
+                fprintf(text, "cloister: serving MCP at %s%s\n", l->all[i].text,
+                        l->all[i].is_unix ? "" : "/mcp");
+        return fclose(text) != 0 ? error_errno(err, errno, "names of addresses") : 0;
+}
+
 int cli_serve(const struct options *o, const char *const *words, size_t n)
 {
         int fds[FDS], status = 1;
         struct monitor_command command;
         struct listeners listeners = {};
         struct options own = *o;
+        _cleanup_free_ char *serving = NULL;
         struct error error = {};
         sigset_t hangup;
 
@@ -523,13 +542,10 @@ int cli_serve(const struct options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         if (pass_fds(&command.options, fds, &error) < 0)
                 return cli_fail(1, &error);
-        if (own.admin)
-                fprintf(stderr, "cloister: serving metrics at %s%s\n", listeners.admin.text,
-                        listeners.admin.is_unix ? "" : "/metrics");
         command.options.passed = listeners.passed;
-        for (size_t i = 0; i < listeners.n; i++)
-                fprintf(stderr, "cloister: serving MCP at %s%s\n", listeners.all[i].text,
-                        listeners.all[i].is_unix ? "" : "/mcp");
+        if (name_addresses(&own, &listeners, &serving, &error) < 0)
+                return cli_fail(1, &error);
+        command.options.serving = serving;
         monitor_command_exec(&command, PROGRAM_MONITOR, "serve", &error);
         monitor_command_done(&command);
         return cli_fail(1, &error);
