@@ -95,8 +95,9 @@ class Kills(harness.Case):
                 self.assertTrue(harness.wait_until(lambda: server.process.poll() is not None), (role, state))
         finally:
             server.free()
+        # Of a monitor without a janitor, empty groups stay until the janitor of the next one.
         if role == "janitor":
-            return
+            self.start().close()
         # The checks of harness.Case run once, at the end of the test; this one runs after each kill.
         left = self.more.settle(10 * harness.SLOW)
         self.assertEqual(left, {}, (role, state))

@@ -6,8 +6,8 @@
  * one descriptor, the read end of a pipe, and sleeps in read() until the kernel closes the write
  * end. After a monitor that was not killed it finds nothing to remove.
  *
- * One janitor is enough: when both are killed, the janitor of the next monitor removes the groups
- * and the socket of this one.
+ * One janitor is enough: what is left because it was killed, the janitor of the next monitor
+ * removes. A monitor alone cannot, because it has given up CAP_DAC_OVERRIDE.
  */
 #include "supervisor/monitor/cgroup/janitor.h"
 
