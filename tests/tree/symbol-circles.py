@@ -23,7 +23,7 @@ FREE = ("tests/", "bench/")
 def libraries(build):
     """The static libraries of the product, as paths below the build directory."""
     for folder, names, files in os.walk(build):
-        names[:] = sorted(n for n in names if not n.endswith(".p") and n not in ("deps", "node", "venv"))
+        names[:] = sorted(n for n in names if not n.endswith(".p") and n not in ("deps", "node", "venv", "vm"))
         for name in sorted(files):
             path = os.path.relpath(os.path.join(folder, name), build)
             if name.endswith(".a") and not path.startswith(FREE):
