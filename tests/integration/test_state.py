@@ -1,6 +1,7 @@
 """State that survives: each way in which code can end its interpreter, and the state in which the session continues."""
 
 import itertools
+import platform
 import random
 import time
 import unittest
@@ -23,6 +24,12 @@ DEATHS = {
     "exec": ("import os\nos.execv('/bin/sh', ['sh', '-c', 'exit 4'])", "exit"),
     "stop": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "timeout"),
 }
+# Code that starts a thread of a library which waits for a semaphore.
+THREAD_THAT_WAITS = (
+    "import ctypes\nlibc, thread, semaphore = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(64)\n"
+    "_ = libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.sem_wait, ctypes.c_void_p), semaphore)"
+)
+THREADS = "import os\nlen(os.listdir('/proc/self/task')) - 1"
 # The messages between broker and worker do not depend on the user that runs them.
 once = unittest.skipUnless(harness.ROOT or harness.WHOLE, "with one user only")
 
@@ -97,6 +104,38 @@ class State(rawmcp.ServerCase):
         # Without a control group a process that allocates too much gets a MemoryError, which does not end it.
         took = self.each_death(20 * MB, [name for name in DEATHS if name != "oom" or harness.BOUNDED])
         self.assertLess(max(took.values()), harness.AT_ONCE if harness.WHOLE else harness.PATIENCE / 2, took)
+
+    def each_death_beside_a_thread(self, start, is_held):
+        """Of a thread that cannot be held the next result tells, and the session returns to the end of the cell before its start."""
+        sessions = {name: f"{self.session[-20:]}-{name}-{next(self.numbers)}" for name in DEATHS if name != "oom" or harness.BOUNDED}
+        for session in sessions.values():
+            self.ok("1", session=session)
+            self.kept("x = 1", session=session)
+            if is_held:
+                self.kept(f"x = 2\n{start}", session=session)
+            else:
+                self.ok(f"x = 2\n{start}", session=session)
+                self.assertRegex(self.first_notice(session=session),
+                                 'thread "[^"]+".* cannot be held: if the interpreter ends, the session goes back to the end of cell 2')
+                self.assertNotIn("notice", self.ok("3", session=session))
+        waiting = {name: self.start_to_die(name, session=session) for name, session in sessions.items()}
+        for name, result in waiting.items():
+            cell = result()
+            self.assertEqual(cell["state"], "restored", (name, cell))
+            self.assertIn(f"restored to the end of cell {3 if is_held else 2}: its variables", cell["notice"])
+        for name, session in sessions.items():
+            self.assertEqual(self.value("x", session=session), 2 if is_held else 1, name)
+            self.assertEqual(self.value(THREADS, session=session), int(is_held), name)
+            # After the thread has ended, copies can be made again.
+            self.assertEqual(self.cell("x = 4; 1 / 0", on_error="rollback", session=session)["state"], "rolled_back", name)
+            self.assertTrue(self.ok("x = 5", checkpoint="one", session=session)["checkpoint"], name)
+            self.assertEqual(self.value("x", restore="one", session=session), 5, name)
+
+    def test_each_death_beside_a_thread(self):
+        self.each_death_beside_a_thread(THREAD_THAT_WAITS, platform.machine() == "x86_64")
+
+    def test_each_death_beside_a_thread_that_cannot_be_held(self):
+        self.each_death_beside_a_thread(harness.THREAD_THAT_STAYS, False)
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_the_next_call_after_each_death(self):
@@ -393,12 +432,12 @@ def frame(kind, number, payload):
         self.assertEqual(self.cell("socket.socket(fileno=os.dup(channel)).shutdown(2)")["state"], "lost")
         self.assertEqual(self.cell("1")["state"], "new")
 
-    def first_notice(self):
+    def first_notice(self, **arguments):
         """Of the cells from now on: it comes once a copy was refused."""
         notices = []
 
         def has_come():
-            notices.append(self.ok("3").get("notice"))
+            notices.append(self.ok("3", **arguments).get("notice"))
             return notices[-1]
 
         self.assertTrue(harness.wait_until(has_come, step=0.3 * harness.SLOW))
