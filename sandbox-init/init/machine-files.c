@@ -402,8 +402,6 @@ static int call_affinity(int listener, const struct seccomp_notif *request)
         /* The kernel reads an unsigned int. */
         uint32_t size = (uint32_t)a[1] < sizeof(mask) ? (uint32_t)a[1] : sizeof(mask);
 
-        if (thread < 0)
-                return -EINVAL;
         long n = syscall(SYS_sched_getaffinity, thread, size, mask);
         if (n < 0)
                 return -errno;

@@ -101,6 +101,11 @@ class Sandbox(ServerCase):
                 " len(re.findall('^cpu[0-9]', open('/proc/stat').read(), re.M)), int(run('/opt/tools/nproc') or os.cpu_count())]")
         self.assertEqual(set(self.value(code)), {here})
         self.assertEqual(self.value("cpus = sorted(os.sched_getaffinity(0))\nos.sched_setaffinity(0, cpus[:1])\n[len(os.sched_getaffinity(0)), os.cpu_count()]"), [1, 1])
+        # Errors are those of the kernel. EINVAL would mean that the mask is too small: callers then try a larger one.
+        code = ("import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\nmask = ctypes.create_string_buffer(1024)\ndef attempt(process, size, mask=mask):\n"
+                "    return 0 if libc.sched_getaffinity(process, ctypes.c_size_t(size), mask) == 0 else errno.errorcode[ctypes.get_errno()]\n"
+                "[attempt(0, 1024), attempt(os.getpid(), 8), attempt(-1, 1024), attempt(-1 << 31, 1024), attempt(1 << 22, 1024), attempt(0, 3), attempt(-1, 3), attempt(0, 1024, None)]")
+        self.assertEqual(self.value(code), [0, 0, "ESRCH", "ESRCH", "ESRCH", "EINVAL", "EINVAL", "EFAULT"])
         self.assertEqual(self.value("open('/sys/fs/cgroup/cpu.max').read() + open('/sys/fs/cgroup/memory.max').read()"), f"150000 100000\n{MEMORY}\n")
 
     @unittest.skipUnless(COMMANDS, "no programs of procps and coreutils")
