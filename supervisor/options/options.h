@@ -213,7 +213,7 @@ const char *options_mode_name(enum mode mode);
 size_t options_fds(const struct options *options, enum option_program program,
                    int ret[OPTION_FDS_MAX]);
 
-enum { COMMAND_LINE_WORDS_MAX = 320, COMMAND_LINE_NUMBERS_MAX = 32 };
+enum { COMMAND_LINE_WORDS_MAX = 336, COMMAND_LINE_NUMBERS_MAX = 32 };
 
 /* A command line for execv(3); it borrows the strings of the options. */
 struct command_line {
