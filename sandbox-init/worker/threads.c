@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -49,12 +50,13 @@ enum {
         NAP_NS = 50000,
         INSTRUCTION = 2, /* bytes of `syscall` */
         NAME_SIZE = 16,
-        STACK_SIZE = 1024,
+        FRAME_SIZE = 3072,   /* of a signal, with all registers of a processor with AVX-512 */
         CLOCK_OF_THREAD = 6, /* CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED of the kernel */
 };
 
 enum slot_state {
-        SLOT_FREE,  /* the thread was not asked, or was elsewhere when the signal came */
+        SLOT_FREE,  /* the thread was not seen to wait, or was elsewhere when the signal came */
+        SLOT_WAITS, /* it will be asked */
         SLOT_ASKED, /* the signal was sent */
         SLOT_SAVING,
         SLOT_HELD,
@@ -76,18 +78,17 @@ struct slot {
         uintptr_t thread_pointer;
         uint64_t robust_list, robust_size;
         char name[NAME_SIZE];
-        /* In a copy, until the thread has its own one. */
-        uint8_t stack[STACK_SIZE] __attribute__((aligned(16)));
 };
 
 static struct {
         struct slot slots[THREADS_MAX];
         unsigned n;
         _Atomic uint32_t generation; /* changes when threads are let go: a futex */
-        _Atomic uint32_t n_awaited;  /* asked, or made, and have not answered: a futex */
-        bool is_missing;             /* in a fork */
-        int32_t id;                  /* of the thread that holds the others */
-        ptrdiff_t id_offset;         /* from a thread pointer to libc's word for the id */
+        _Atomic uint32_t
+                n_awaited; /* asked, or made, and have not answered yet, whatever their slots say: a futex */
+        bool is_missing;     /* in a fork */
+        int32_t id;          /* of the thread that holds the others */
+        ptrdiff_t id_offset; /* from a thread pointer to libc's word for the id */
         uint64_t robust_list, robust_size;
 } all;
 
@@ -111,29 +112,36 @@ static bool swap(_Atomic uint32_t *word, uint32_t from, uint32_t to)
 }
 
 static long futex(_Atomic uint32_t *word, long command, uint32_t value,
-                  const struct __kernel_timespec *time)
+                  const struct __kernel_timespec *time, uint32_t set)
 {
         return raw_call(SYS_futex, raw_pointer(word), command | FUTEX_PRIVATE_FLAG, value,
-                        raw_pointer(time), 0, 0);
+                        raw_pointer(time), 0, set);
 }
 
+/* One that waits in this generation: others may be held again already. */
+static void wake_one(uint32_t generation)
+{
+        futex(&all.generation, FUTEX_WAKE_BITSET, 1, NULL, 1U << generation % 32);
+}
+
+/* Each wakes another one, so that only one at a time is in the way of the thread that held them. */
 static void wait_for_next(uint32_t generation)
 {
         while (all.generation == generation)
-                futex(&all.generation, FUTEX_WAIT, generation, NULL);
+                futex(&all.generation, FUTEX_WAIT_BITSET, generation, NULL, 1U << generation % 32);
+        wake_one(generation);
 }
 
 static void begin_next(void)
 {
-        all.generation++;
-        futex(&all.generation, FUTEX_WAKE, INT32_MAX, NULL);
+        wake_one(all.generation++);
 }
 
 /* In a thread. */
 static void answer(void)
 {
         if (--all.n_awaited == 0)
-                futex(&all.n_awaited, FUTEX_WAKE, 1, NULL);
+                futex(&all.n_awaited, FUTEX_WAKE, 1, NULL, 0);
 }
 
 static void wait_for_answers(void)
@@ -141,7 +149,8 @@ static void wait_for_answers(void)
         const struct __kernel_timespec time = {.tv_nsec = ANSWERS_NS};
         uint32_t n;
 
-        while ((n = all.n_awaited) > 0 && futex(&all.n_awaited, FUTEX_WAIT, n, &time) != -ETIMEDOUT)
+        while ((n = all.n_awaited) > 0 &&
+               futex(&all.n_awaited, FUTEX_WAIT, n, &time, 0) != -ETIMEDOUT)
                 ;
 }
 
@@ -298,13 +307,22 @@ static long set_handler(void)
 
 /* ---- in the thread that holds the others ---- */
 
+/* The kernel writes the frame of the signal below the stack pointer, into pages that the last copy may have too. Each gets its own one now, while all threads
+ * wait: when a thread runs that writes there, the kernel would have to interrupt the processors of the other threads. */
+static void prepare_stack(uint64_t stack)
+{
+        const uint64_t mask = ~(uint64_t)(MAPPING_PAGE - 1), start = (stack - FRAME_SIZE) & mask;
+
+        raw_call(SYS_madvise, (long)start, (long)((stack & mask) + MAPPING_PAGE - start),
+                 MADV_POPULATE_WRITE, 0, 0, 0);
+}
+
 /* Returns whether the signal was sent, or the thread has ended. */
-static bool ask(struct slot *slot, const struct system_call *call)
+static bool ask(struct slot *slot)
 {
         siginfo_t info = {.si_signo = HOLD_SIGNAL, .si_code = SI_QUEUE};
 
         info.si_value.sival_ptr = &all;
-        slot->call = *call;
         all.n_awaited++;
         slot->state = SLOT_ASKED;
         long r = raw_call(SYS_rt_tgsigqueueinfo, raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0), slot->id,
@@ -354,7 +372,7 @@ static long list_all(long tasks)
 }
 
 /* Returns false if the thread has computed, or was elsewhere, for too long. Only its own time counts where the processors are busy. */
-static bool ask_if_it_waits(long tasks, struct slot *slot, int64_t now)
+static bool read_slot(long tasks, struct slot *slot, int64_t now)
 {
         const int32_t clock = (int32_t)(~(uint32_t)slot->id << 3 | CLOCK_OF_THREAD);
         struct system_call call;
@@ -368,8 +386,12 @@ static bool ask_if_it_waits(long tasks, struct slot *slot, int64_t now)
         }
         if (doing == HAS_ENDED || state == SLOT_SAVING || state == SLOT_HELD)
                 return true;
-        if (doing == WAITS && state != SLOT_ASKED && ask(slot, &call))
+        if (doing == WAITS && state != SLOT_ASKED) {
+                slot->call = call;
+                slot->state = SLOT_WAITS;
+                prepare_stack(call.stack);
                 return true;
+        }
         if (doing == COMPUTES) {
                 const int64_t computed_us = clock_us(clock);
                 slot->since = 0;
@@ -389,8 +411,12 @@ static int32_t ask_all(long tasks)
 
         for (unsigned i = 0; i < all.n; i++) {
                 struct slot *slot = &all.slots[i];
-                if (slot->id != 0 && slot->state != SLOT_HELD && !ask_if_it_waits(tasks, slot, now))
+                if (slot->id != 0 && slot->state != SLOT_HELD && !read_slot(tasks, slot, now))
                         return slot->id;
+        }
+        for (unsigned i = 0; i < all.n; i++) {
+                if (all.slots[i].state == SLOT_WAITS && !ask(&all.slots[i]))
+                        return all.slots[i].id;
         }
         return 0;
 }
@@ -457,7 +483,8 @@ static void let_go(void)
 {
         for (unsigned i = 0; i < all.n; i++) {
                 struct slot *slot = &all.slots[i];
-                swap(&slot->state, SLOT_ASKED, SLOT_FREE);
+                if (swap(&slot->state, SLOT_ASKED, SLOT_FREE))
+                        answer();
                 while (slot->state == SLOT_SAVING)
                         raw_sleep(NAP_NS);
         }
@@ -470,7 +497,6 @@ long threads_hold(void)
         all.n = 0;
         all.is_missing = false; /* a branch that failed before they were back */
         all.id = (int32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
-        all.n_awaited = 0;
         long tasks = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/task"),
                               O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
         if (tasks < 0)
@@ -528,7 +554,7 @@ void threads_note_locks(void)
         lock_owners_find(holders, all.n);
 }
 
-/* The first function of a thread that is back, on the stack of its slot. Until it has its thread pointer, it has that of the thread that made it. */
+/* The first function of a thread that is back, on its stack, where its handler was. Until it has its thread pointer, it has that of the thread that made it. */
 static void come_back(void *data)
 {
         const struct slot *slot = data;
@@ -559,8 +585,8 @@ static int32_t make_thread(struct slot *slot, int64_t since)
                            CLONE_SYSVSEM;
 
         for (;;) {
-                long id = raw_clone_call(SYS_clone, flags, raw_pointer(slot->stack + STACK_SIZE),
-                                         come_back, slot);
+                long id = raw_clone_call(SYS_clone, flags, raw_pointer(slot->frame) - 16, come_back,
+                                         slot);
                 if (id >= 0)
                         return (int32_t)id;
                 if (clock_us(CLOCK_MONOTONIC) - since > BACK_US)
