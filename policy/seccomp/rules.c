@@ -501,6 +501,8 @@ static const struct filter_rule filter_socket_options[] = {
         OPTION(IPPROTO_IPV6, IPV6_V6ONLY, IPV6_TCLASS, IPV6_RECVERR),
         /* With it, close() waits for a peer. init closes files of code after a look at them (sandbox-init/init/locks.h). */
         {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_LINGER)}},
+        /* Servers of FTP and telnet set it. Nothing can be sent with MSG_OOB: all data is in line. */
+        {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_OOBINLINE)}},
         /* The size is behind a pointer, and its bound is the machine's. The kernel changes these sizes as it likes too. */
         {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_SNDBUF)}},
         {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_RCVBUF)}},

@@ -396,6 +396,8 @@ static void test_worker_arguments(void)
                              FAIL(0));
                 check_eq_int(ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_LINGER | high, 0),
                              FAIL(0));
+                check_eq_int(ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_OOBINLINE | high, 0),
+                             FAIL(0));
                 check_eq_int(
                         ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_RCVBUFFORCE | high, 0),
                         FAIL(ENOSYS));
