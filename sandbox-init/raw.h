@@ -46,6 +46,21 @@ static inline long raw_pointer(const void *p)
         return (long)(uintptr_t)p;
 }
 
+/* time: may be NULL. set: of a command that ends with _BITSET. */
+static inline long raw_futex(const void *word, long command, uint32_t value,
+                             const struct __kernel_timespec *time, uint32_t set)
+{
+        return raw_call(SYS_futex, raw_pointer(word), command, value, raw_pointer(time), 0, set);
+}
+
+static inline int64_t raw_clock_us(long clock)
+{
+        struct __kernel_timespec t = {0};
+
+        raw_call(SYS_clock_gettime, clock, raw_pointer(&t), 0, 0, 0, 0);
+        return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
 static inline void raw_sleep(long nanoseconds)
 {
         const struct __kernel_timespec time = {.tv_nsec = nanoseconds};

@@ -93,13 +93,13 @@ static void lock_take(struct lock *lock)
         if (lock_try(lock))
                 return;
         while (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) != 0)
-                raw_call(SYS_futex, raw_pointer(&lock->state), FUTEX_WAIT_PRIVATE, 2, 0, 0, 0);
+                raw_futex(&lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, 0);
 }
 
 static void lock_release(struct lock *lock)
 {
         if (__atomic_exchange_n(&lock->state, 0, __ATOMIC_RELEASE) == 2)
-                raw_call(SYS_futex, raw_pointer(&lock->state), FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+                raw_futex(&lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, 0);
 }
 
 static struct {

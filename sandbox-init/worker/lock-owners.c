@@ -18,6 +18,7 @@ enum {
         SEARCHED_MAX = 8 * 1024 * 1024, /* for one holder */
         STATIC_MAX = 4 * 1024 * 1024,   /* of anonymous memory behind a library's file: its .bss */
         RECENT = 16,
+        IDS_MAX = 1 << 22, /* PID_MAX_LIMIT of the kernel */
         ENTRIES = 128,
         COUNT_MAX = 4096,  /* how often a lock is taken by its holder, and how many wait */
         KIND_SHARED = 128, /* of pthread_mutex_t */
@@ -46,7 +47,6 @@ struct searched {
 struct search {
         const struct lock_holder *holders;
         unsigned n;
-        uint32_t lowest, range; /* of their ids */
         const struct mapping *list;
         long n_mappings, pagemap;
 };
@@ -96,13 +96,6 @@ static const struct mapping *mapping_of(const struct search *s, uint64_t at)
                        : NULL;
 }
 
-/* A page beyond the end of its file cannot be read. The bytes are taken for signals to block: all are blocked. */
-static bool is_readable(uint64_t at)
-{
-        return raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)at, 0, sizeof(uint64_t), 0, 0) !=
-               -EFAULT;
-}
-
 /* Whether n bytes from there on can be written to, fewer than a page has; read: an address in the page that was read. They may be in two mappings that
  * follow each other: of a heap, the first part may be mapped from a file (image.h). */
 static bool has(const struct search *s, uint64_t from, uint64_t n, uint64_t read)
@@ -111,7 +104,7 @@ static bool has(const struct search *s, uint64_t from, uint64_t n, uint64_t read
 
         return (from / MAPPING_PAGE == read / MAPPING_PAGE || mapping_of(s, from)) &&
                (last / MAPPING_PAGE == read / MAPPING_PAGE ||
-                (mapping_of(s, last) && is_readable(last)));
+                (mapping_of(s, last) && page_is_readable(last)));
 }
 
 /* Both locks have the holder's id in the first half of 8 bytes. at: of it. */
@@ -142,7 +135,7 @@ static void search_page(const struct search *s, uint64_t from, uint64_t to, unsi
              at += sizeof(uint64_t)) {
                 const uint64_t word = *(const uint64_t *)(uintptr_t)at;
                 /* Behind the id is 0 or 1, __nusers or __shared. */
-                if ((word & ~(UINT64_C(1) << 32)) - s->lowest > s->range)
+                if ((word & ~(UINT64_C(1) << 32)) - 1 >= IDS_MAX)
                         continue;
                 for (unsigned i = first; i < end; i++) {
                         if (s->holders[i].id == (int32_t)word)
@@ -155,16 +148,13 @@ static void search_page(const struct search *s, uint64_t from, uint64_t to, unsi
 static void search(const struct search *s, uint64_t from, uint64_t to, unsigned holder)
 {
         uint64_t entries[ENTRIES];
-        long got = 1;
 
-        for (uint64_t page = from & ~(uint64_t)(MAPPING_PAGE - 1); page < to && got > 0;) {
+        for (uint64_t page = from & ~(uint64_t)(MAPPING_PAGE - 1); page < to;) {
                 const uint64_t n = lesser((to - page + MAPPING_PAGE - 1) / MAPPING_PAGE, ENTRIES);
-                got = raw_call(SYS_pread64, s->pagemap, raw_pointer(entries),
-                               (long)(n * sizeof(entries[0])),
-                               (long)(page / MAPPING_PAGE * sizeof(entries[0])), 0, 0);
-                for (long i = 0; i < got / (long)sizeof(entries[0]); i++, page += MAPPING_PAGE) {
-                        if (entries[i] & (PAGE_PRESENT | PAGE_SWAPPED) &&
-                            !(entries[i] & PAGE_OF_FILE) && mapping_of(s, page))
+                if (pagemap_read(s->pagemap, MAPPING_PAGE, page, n, entries) < 0)
+                        return;
+                for (uint64_t i = 0; i < n; i++, page += MAPPING_PAGE) {
+                        if (page_is_own(entries[i]) && mapping_of(s, page))
                                 search_page(s, page < from ? from : page,
                                             lesser(to, page + MAPPING_PAGE), holder);
                 }
@@ -229,17 +219,9 @@ void lock_owners_find(const struct lock_holder *holders, unsigned n)
         found.n = 0;
         if (scratch_map(scratch_size) < 0)
                 return;
-        struct search s = {.holders = holders, .n = n, .lowest = UINT32_MAX, .list = list};
-        uint32_t highest = 0;
-        for (unsigned i = 0; i < n; i++) {
-                const uint32_t id = (uint32_t)holders[i].id;
-                s.lowest = id < s.lowest ? id : s.lowest;
-                highest = id > highest ? id : highest;
-        }
-        s.range = highest - s.lowest;
+        struct search s = {.holders = holders, .n = n, .list = list};
         s.n_mappings = mappings_read(list, scratch_size);
-        s.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
-                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
+        s.pagemap = pagemap_open();
         for (unsigned i = 0; i < n && s.n_mappings > 0; i++)
                 search_objects(&s, i);
         search_static(&s);

@@ -62,10 +62,11 @@ enum slot_state {
         SLOT_HELD,
 };
 
-/* A line of /proc/PID/task/TID/syscall. next: address of the instruction behind it. */
+/* A line of /proc/PID/task/TID/syscall: behind the number six arguments, the stack pointer, and the address of the next instruction. */
 struct system_call {
-        uint64_t number, arguments[6], stack, next;
+        uint64_t number, fields[8];
 };
+enum { OPERATION = 1, STACK = 6, NEXT = 7 };
 
 struct slot {
         _Atomic uint32_t state; /* enum slot_state */
@@ -111,24 +112,18 @@ static bool swap(_Atomic uint32_t *word, uint32_t from, uint32_t to)
         return atomic_compare_exchange_strong(word, &from, to);
 }
 
-static long futex(_Atomic uint32_t *word, long command, uint32_t value,
-                  const struct __kernel_timespec *time, uint32_t set)
-{
-        return raw_call(SYS_futex, raw_pointer(word), command | FUTEX_PRIVATE_FLAG, value,
-                        raw_pointer(time), 0, set);
-}
-
 /* One that waits in this generation: others may be held again already. */
 static void wake_one(uint32_t generation)
 {
-        futex(&all.generation, FUTEX_WAKE_BITSET, 1, NULL, 1U << generation % 32);
+        raw_futex(&all.generation, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, 1U << generation % 32);
 }
 
 /* Each wakes another one, so that only one at a time is in the way of the thread that held them. */
 static void wait_for_next(uint32_t generation)
 {
         while (all.generation == generation)
-                futex(&all.generation, FUTEX_WAIT_BITSET, generation, NULL, 1U << generation % 32);
+                raw_futex(&all.generation, FUTEX_WAIT_BITSET_PRIVATE, generation, NULL,
+                          1U << generation % 32);
         wake_one(generation);
 }
 
@@ -141,7 +136,7 @@ static void begin_next(void)
 static void answer(void)
 {
         if (--all.n_awaited == 0)
-                futex(&all.n_awaited, FUTEX_WAKE, 1, NULL, 0);
+                raw_futex(&all.n_awaited, FUTEX_WAKE_PRIVATE, 1, NULL, 0);
 }
 
 static void wait_for_answers(void)
@@ -150,16 +145,8 @@ static void wait_for_answers(void)
         uint32_t n;
 
         while ((n = all.n_awaited) > 0 &&
-               futex(&all.n_awaited, FUTEX_WAIT, n, &time, 0) != -ETIMEDOUT)
+               raw_futex(&all.n_awaited, FUTEX_WAIT_PRIVATE, n, &time, 0) != -ETIMEDOUT)
                 ;
-}
-
-static int64_t clock_us(int32_t clock)
-{
-        struct __kernel_timespec t = {0};
-
-        raw_call(SYS_clock_gettime, clock, raw_pointer(&t), 0, 0, 0, 0);
-        return t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 /* ---- the system call in which a thread waits ---- */
@@ -176,7 +163,7 @@ static bool is_wait(const struct system_call *call)
                                          SYS_accept4,        SYS_wait4,
                                          SYS_waitid,         SYS_pause,
                                          SYS_restart_syscall};
-        const uint64_t command = call->arguments[1] & (uint64_t)FUTEX_CMD_MASK;
+        const uint64_t command = call->fields[OPERATION] & (uint64_t)FUTEX_CMD_MASK;
 
         /* Other commands have the id of a thread in the word, or move waiters. */
         if (call->number == SYS_futex)
@@ -199,9 +186,6 @@ enum doing {
 static enum doing read_call(long tasks, int32_t id, struct system_call *call)
 {
         char path[] = "0000000000/syscall", *at = path + sizeof("0000000000") - 1, line[256];
-        uint64_t *fields[] = {&call->arguments[0], &call->arguments[1], &call->arguments[2],
-                              &call->arguments[3], &call->arguments[4], &call->arguments[5],
-                              &call->stack,        &call->next};
 
         for (; id > 0; id /= 10)
                 *--at = (char)('0' + id % 10);
@@ -214,10 +198,11 @@ static enum doing read_call(long tasks, int32_t id, struct system_call *call)
                 return got == -ESRCH ? HAS_ENDED : COMPUTES;
         line[got] = '\0';
         const char *next = take_decimal(line, &call->number);
-        for (unsigned i = 0; next > line && i < sizeof(fields) / sizeof(fields[0]); i++) {
+        for (unsigned i = 0; next > line && i < sizeof(call->fields) / sizeof(call->fields[0]);
+             i++) {
                 if (next[0] != ' ' || next[1] != '0' || next[2] != 'x')
                         return IS_ELSEWHERE;
-                next = take_hex(next + 3, fields[i]);
+                next = take_hex(next + 3, &call->fields[i]);
         }
         return next > line && is_wait(call) ? WAITS : IS_ELSEWHERE;
 }
@@ -244,12 +229,13 @@ static bool was_in_call(struct slot *slot, greg_t *registers)
         const struct system_call *call = &slot->call;
         const uint64_t next = (uint64_t)registers[REG_RIP], result = (uint64_t)registers[REG_RAX];
 
-        slot->is_broken = next == call->next && (int64_t)result == -EINTR;
-        if ((uint64_t)registers[REG_RSP] != call->stack ||
-            (!slot->is_broken && (next != call->next - INSTRUCTION || result != call->number)))
+        slot->is_broken = next == call->fields[NEXT] && (int64_t)result == -EINTR;
+        if ((uint64_t)registers[REG_RSP] != call->fields[STACK] ||
+            (!slot->is_broken &&
+             (next != call->fields[NEXT] - INSTRUCTION || result != call->number)))
                 return false;
         if (slot->is_broken && call->number != SYS_restart_syscall) {
-                registers[REG_RIP] = (greg_t)(call->next - INSTRUCTION);
+                registers[REG_RIP] = (greg_t)(call->fields[NEXT] - INSTRUCTION);
                 registers[REG_RAX] = (greg_t)call->number;
         }
         return true;
@@ -389,11 +375,11 @@ static bool read_slot(long tasks, struct slot *slot, int64_t now)
         if (doing == WAITS && state != SLOT_ASKED) {
                 slot->call = call;
                 slot->state = SLOT_WAITS;
-                prepare_stack(call.stack);
+                prepare_stack(call.fields[STACK]);
                 return true;
         }
         if (doing == COMPUTES) {
-                const int64_t computed_us = clock_us(clock);
+                const int64_t computed_us = raw_clock_us(clock);
                 slot->since = 0;
                 if (slot->computed_us == 0)
                         slot->computed_us = computed_us;
@@ -407,7 +393,7 @@ static bool read_slot(long tasks, struct slot *slot, int64_t now)
 /* Asks all threads that wait and were not asked. Returns the id of one that cannot be held, or 0. */
 static int32_t ask_all(long tasks)
 {
-        const int64_t now = clock_us(CLOCK_MONOTONIC);
+        const int64_t now = raw_clock_us(CLOCK_MONOTONIC);
 
         for (unsigned i = 0; i < all.n; i++) {
                 struct slot *slot = &all.slots[i];
@@ -459,7 +445,7 @@ static int32_t keep_all(void)
 /* Returns 0 when all are held, else the id of one that cannot be. */
 static int32_t hold_all(long tasks)
 {
-        const int64_t since = clock_us(CLOCK_MONOTONIC);
+        const int64_t since = raw_clock_us(CLOCK_MONOTONIC);
         int32_t free_one = all.id;
 
         while (free_one != 0) {
@@ -471,7 +457,7 @@ static int32_t hold_all(long tasks)
                         return refused;
                 wait_for_answers();
                 free_one = find_free(tasks);
-                if (free_one != 0 && clock_us(CLOCK_MONOTONIC) - since > HOLD_US)
+                if (free_one != 0 && raw_clock_us(CLOCK_MONOTONIC) - since > HOLD_US)
                         return free_one;
                 if (free_one != 0)
                         raw_sleep(NAP_NS);
@@ -568,7 +554,7 @@ static void come_back(void *data)
         rseq_register();
         raw_call(SYS_prctl, PR_SET_NAME, raw_pointer(slot->name), 0, 0, 0, 0);
         if (slot->is_broken && slot->call.number != SYS_futex) {
-                registers[REG_RIP] = (greg_t)slot->call.next;
+                registers[REG_RIP] = (greg_t)slot->call.fields[NEXT];
                 registers[REG_RAX] = -EINTR;
         }
         const ucontext_t *frame = slot->frame;
@@ -589,7 +575,7 @@ static int32_t make_thread(struct slot *slot, int64_t since)
                                          slot);
                 if (id >= 0)
                         return (int32_t)id;
-                if (clock_us(CLOCK_MONOTONIC) - since > BACK_US)
+                if (raw_clock_us(CLOCK_MONOTONIC) - since > BACK_US)
                         raw_call(SYS_exit_group, THREADS_EXIT_FAILED, 0, 0, 0, 0, 0);
                 raw_sleep(NAP_NS);
         }
@@ -597,7 +583,7 @@ static int32_t make_thread(struct slot *slot, int64_t since)
 
 void threads_return(void)
 {
-        const int64_t since = clock_us(CLOCK_MONOTONIC);
+        const int64_t since = raw_clock_us(CLOCK_MONOTONIC);
         int32_t ids[THREADS_MAX] = {0};
 
         if (!all.is_missing)

@@ -234,20 +234,11 @@ static bool is_mappable(struct writer *w, uint64_t page)
         return find_pool(w, page);
 }
 
-/* Whether the kernel can read the page: one beyond the end of its file cannot be. The bytes are taken for
- * signals to block: all are blocked. */
-static bool is_readable(uint64_t at)
-{
-        return raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)at, 0, sizeof(uint64_t), 0, 0) !=
-               -EFAULT;
-}
-
 static long add_pages(struct writer *w, uint64_t at, uint64_t n, bool all)
 {
         for (uint64_t k = 0; k < n; k++) {
-                uint64_t e = w->scratch->entries[k], page = at + k * w->page;
-                bool is_own = (e & PAGE_SWAPPED || (e & PAGE_PRESENT && !(e & PAGE_OF_FILE)));
-                if (!is_own && !(all && is_readable(page)))
+                const uint64_t page = at + k * w->page;
+                if (!page_is_own(w->scratch->entries[k]) && !(all && page_is_readable(page)))
                         continue;
                 long r = add_page(w, page, is_mappable(w, page));
                 if (r < 0)
@@ -265,11 +256,9 @@ static long write_pages(struct writer *w, const struct mapping *m, bool all)
                 uint64_t n = (m->end - at) / w->page;
                 if (n > ENTRIES)
                         n = ENTRIES;
-                long got = raw_call(SYS_pread64, w->pagemap, raw_pointer(w->scratch->entries),
-                                    (long)(n * 8), (long)(at / w->page * 8), 0, 0);
-                if (got != (long)(n * 8))
-                        return got < 0 ? got : -EIO;
-                long r = add_pages(w, at, n, all);
+                long r = pagemap_read(w->pagemap, w->page, at, n, w->scratch->entries);
+                if (r >= 0)
+                        r = add_pages(w, at, n, all);
                 if (r < 0)
                         return r;
                 at += n * w->page;
@@ -313,8 +302,7 @@ long dump_write(long fd, struct dump_header *header)
                 return r;
         long n = mappings_read_flags(s->list, scratch_size);
         struct writer w = {.fd = fd, .page = mapping_page_size(), .scratch = s};
-        w.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
-                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
+        w.pagemap = pagemap_open();
         if (n < 0 || w.pagemap < 0)
                 return n < 0 ? n : w.pagemap;
         for (long i = 0; i < n; i++) {

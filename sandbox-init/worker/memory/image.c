@@ -75,8 +75,7 @@ static long open_image(struct image *i, long draft, long file)
                             .file = file,
                             .page = mapping_page_size()};
         i->window = i->page > WINDOW ? i->page : WINDOW;
-        i->pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
-                              O_RDONLY | O_CLOEXEC, 0, 0, 0);
+        i->pagemap = pagemap_open();
         return i->pagemap < 0 ? i->pagemap : 0;
 }
 
@@ -93,12 +92,9 @@ static void close_image(struct image *i)
 static long read_entries(const struct image *i, uint64_t at, uint64_t end)
 {
         uint64_t n = lesser((end - at) / i->page, ENTRIES);
-        long got = raw_call(SYS_pread64, i->pagemap, raw_pointer(i->scratch->entries),
-                            (long)(n * 8), (long)(at / i->page * 8), 0, 0);
+        const long r = pagemap_read(i->pagemap, i->page, at, n, i->scratch->entries);
 
-        if (got < 0)
-                return got;
-        return got == (long)(n * 8) ? (long)n : -EIO;
+        return r < 0 ? r : (long)n;
 }
 
 static long map(uint64_t at, uint64_t n, long fd, uint64_t offset)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "sandbox-init/raw.h"
@@ -42,6 +43,32 @@ long scratch_map(uint64_t size)
 void scratch_unmap(uint64_t size)
 {
         raw_call(SYS_munmap, (long)SCRATCH_START, (long)size, 0, 0, 0, 0);
+}
+
+/* ---- pages ---- */
+
+long pagemap_open(void)
+{
+        return raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
+                        O_RDONLY | O_CLOEXEC, 0, 0, 0);
+}
+
+long pagemap_read(long pagemap, uint64_t page, uint64_t at, uint64_t n, uint64_t *entries)
+{
+        const long size = (long)(n * sizeof(entries[0]));
+        const long got = raw_call(SYS_pread64, pagemap, raw_pointer(entries), size,
+                                  (long)(at / page * sizeof(entries[0])), 0, 0);
+
+        if (got < 0)
+                return got;
+        return got == size ? 0 : -EIO;
+}
+
+/* The bytes are taken for signals to block: all are blocked. */
+bool page_is_readable(uint64_t at)
+{
+        return raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)at, 0, sizeof(uint64_t), 0, 0) !=
+               -EFAULT;
 }
 
 /* ---- numbers ---- */

@@ -46,6 +46,21 @@ struct mapping {
 #define PAGE_SWAPPED (UINT64_C(1) << 62)
 #define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared anonymous memory */
 
+/* Opens that of this process. Returns a descriptor or negative errno. */
+long pagemap_open(void);
+
+/* Reads the entries of n pages from `at` on; page: bytes of one. Returns 0 or negative errno. */
+long pagemap_read(long pagemap, uint64_t page, uint64_t at, uint64_t n, uint64_t *entries);
+
+/* Whether this process has written the page of an entry: it is anonymous memory. */
+static inline bool page_is_own(uint64_t entry)
+{
+        return entry & PAGE_SWAPPED || (entry & PAGE_PRESENT && !(entry & PAGE_OF_FILE));
+}
+
+/* Whether the kernel can read the page: one beyond the end of its file cannot be. All signals must be blocked. */
+bool page_is_readable(uint64_t at);
+
 /* Where dump.c and load.c keep what they need. It is far from all places where the kernel maps, so that
  * no other mapping merges with it. */
 #define SCRATCH_START UINT64_C(0x2000000000)

@@ -201,10 +201,7 @@ struct walk {
 
 static uint64_t now_ms(void)
 {
-        struct __kernel_timespec now = {0};
-
-        raw_call(SYS_clock_gettime, CLOCK_MONOTONIC, raw_pointer(&now), 0, 0, 0, 0);
-        return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+        return (uint64_t)raw_clock_us(CLOCK_MONOTONIC) / 1000;
 }
 
 static int append_text(struct snapshot *s, const char *text, size_t n, uint32_t *ret)
