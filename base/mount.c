@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/limits.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -140,10 +141,15 @@ static int set_number(int context, const char *key, uint64_t value, struct error
         return 0;
 }
 
-static int create(int context, uint64_t attributes, struct error *err)
+static int create(int context, struct error *err)
 {
         if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
                 return error_errno(err, errno, "create the file system");
+        return 0;
+}
+
+static int mount_context(int context, uint64_t attributes, struct error *err)
+{
         int fd = fsmount(context, FSMOUNT_CLOEXEC, (unsigned int)attributes);
         if (fd < 0)
                 return error_errno(err, errno, "fsmount");
@@ -164,9 +170,102 @@ int mount_tmpfs_new(uint64_t size, uint32_t inodes, uint32_t mode, uint64_t attr
                 r = set_number(context, "nr_inodes", inodes, err);
         if (r >= 0 && fsconfig(context, FSCONFIG_SET_STRING, "mode", octal, 0) < 0)
                 r = error_errno(err, errno, "fsconfig mode=%s", octal);
-        if (r < 0)
-                return r;
-        return create(context, attributes, err);
+        if (r >= 0)
+                r = create(context, err);
+        return r < 0 ? r : mount_context(context, attributes, err);
+}
+
+int mount_check_proc(struct error *err)
+{
+        char number[16], target[16];
+
+        snprintf(number, sizeof(number), "%d", (int)syscall(SYS_getpid));
+        long n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", target, sizeof(target));
+        if (n == (long)strlen(number) && memcmp(target, number, (size_t)n) == 0)
+                return 0;
+        return error_set(err, ESRCH,
+                         "/proc is not that of this pid namespace: mount its own, as "
+                         "'unshare --mount-proc' and 'bwrap --proc /proc' do");
+}
+
+/* Returns the length of a word that ends with a space, and what follows the space. */
+static size_t take_word(const char **text)
+{
+        size_t n = strcspn(*text, " \n");
+
+        *text += n + ((*text)[n] == ' ');
+        return n;
+}
+
+static bool is_path(const char *text, size_t n, const char *path)
+{
+        return n == strlen(path) && memcmp(text, path, n) == 0;
+}
+
+void mount_note_proc(struct mount_proc_covers *covers, const char *line)
+{
+        /* proc_create_mount_point() and register_sysctl_mount_point() in the kernel */
+        static const char *const empty[] = {"/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd",
+                                            "/proc/openprom"};
+
+        for (int i = 0; i < 4; i++) /* its id, that of its parent, device and root */
+                take_word(&line);
+        const char *point = line;
+        size_t n = take_word(&line);
+        if (is_path(point, n, "/proc"))
+                covers->is_read_only = strncmp(line, "ro,", 3) == 0 || strncmp(line, "ro ", 3) == 0;
+        if (n <= strlen("/proc/") || memcmp(point, "/proc/", strlen("/proc/")) != 0)
+                return;
+        for (size_t i = 0; i < ARRAY_SIZE(empty); i++)
+                if (is_path(point, n, empty[i]))
+                        return;
+        if (covers->n++ == 0)
+                snprintf(covers->first, sizeof(covers->first), "%.*s", (int)n, point);
+}
+
+/* In blocks. Of a line that is longer than one, the begin is enough. */
+static void read_proc_covers(struct mount_proc_covers *ret)
+{
+        enum { BLOCK = 4096 };
+        char block[BLOCK + 1];
+        bool begins = true;
+        ssize_t more = 1;
+        size_t n = 0;
+
+        *ret = (struct mount_proc_covers){};
+        _cleanup_close_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+        while (fd >= 0 && (more > 0 || n > 0)) {
+                more = read(fd, block + n, BLOCK - n);
+                n += more > 0 ? (size_t)more : 0;
+                block[n] = '\0';
+                size_t line = strcspn(block, "\n");
+                if (line == n && n < BLOCK && more > 0)
+                        continue;
+                if (begins)
+                        mount_note_proc(ret, block);
+                begins = line < n;
+                size_t done = begins ? line + 1 : n;
+                n -= done;
+                memmove(block, block + done, n);
+        }
+}
+
+/* The kernel gives a user namespace no new proc if mounts cover a part of each one that it can see (mount_too_revealing()). */
+static int explain_refusal(struct error *err)
+{
+        struct mount_proc_covers covers;
+        char others[32] = "";
+
+        read_proc_covers(&covers);
+        if (covers.n == 0)
+                return error_errno(err, EPERM, "fsmount");
+        if (covers.n > 1)
+                snprintf(others, sizeof(others), " and %u other path%s in it", covers.n - 1,
+                         covers.n > 2 ? "s" : "");
+        return error_set(err, EPERM,
+                         "the kernel refuses a new /proc (EPERM), because mounts cover %s%s: "
+                         "'cloister doctor' prints the setting that uncovers the present one",
+                         covers.first, others);
 }
 
 int mount_proc_new(enum mount_proc kind, struct error *err)
@@ -179,7 +278,11 @@ int mount_proc_new(enum mount_proc kind, struct error *err)
             (fsconfig(context, FSCONFIG_SET_STRING, "subset", "pid", 0) < 0 ||
              fsconfig(context, FSCONFIG_SET_STRING, "hidepid", hidepid, 0) < 0))
                 return error_errno(err, errno, "proc with subset=pid,hidepid=%s", hidepid);
-        return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        int r = create(context, err);
+        if (r < 0)
+                return r;
+        r = mount_context(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        return r == -EPERM ? explain_refusal(err) : r;
 }
 
 /* Describes what is wrong with a place for a directory: openat2(2) returns a link itself, if it is the last

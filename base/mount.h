@@ -5,6 +5,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -32,7 +33,22 @@ enum mount_proc {
         MOUNT_PROC_PIDS, /* processes only, and all of them */
         MOUNT_PROC_OWN, /* of these, those that the reader could trace: not those that are not dumpable */
 };
+/* -EPERM where the present /proc is covered in part; the error names the mounts that cover it. */
 int mount_proc_new(enum mount_proc kind, struct error *err);
+
+/* Whether /proc is that of the caller's pid namespace: its files of a number are those of another process otherwise. -ESRCH: it is
+ * not, or none is mounted. */
+int mount_check_proc(struct error *err);
+
+/* The mounts below the present /proc, by lines of mountinfo (proc_pid_mountinfo(5)). A mount on a directory that the kernel
+ * keeps empty for it covers nothing. */
+struct mount_proc_covers {
+        unsigned n;
+        char first[64];    /* the path of the first one, cut at the end */
+        bool is_read_only; /* /proc itself is */
+};
+/* line: begins a line of mountinfo, and ends with '\n' or NUL. */
+void mount_note_proc(struct mount_proc_covers *covers, const char *line);
 
 /* Attaches a detached mount at path below root. MOUNT_CODE_TREE if path does not exist, is a link, or a file
  * where a directory is to be mounted. */

@@ -42,24 +42,20 @@ static int hidepid_of(const char *options)
         return atoi(at);
 }
 
-void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides)
+void doctor_proc_mounts(const char *mountinfo, struct mount_proc_covers *covers, int *hides)
 {
-        *masks = *hides = 0;
+        *covers = (struct mount_proc_covers){};
+        *hides = 0;
         for (const char *line = mountinfo; *line;) {
                 size_t n = strcspn(line, "\n");
                 char text[2048], point[1024] = "", type[64] = "";
                 snprintf(text, sizeof(text), "%.*s", (int)n, line);
                 const char *rest = strstr(text, " - ");
+                mount_note_proc(covers, text);
                 if (rest && sscanf(text, "%*s %*s %*s %*s %1023s", point) == 1 &&
-                    sscanf(rest, " - %63s", type) == 1) {
-                        if (strcmp(point, "/proc") == 0 && strcmp(type, "proc") == 0)
-                                *hides = hidepid_of(text);
-                        /* binfmt_misc is mounted everywhere and does not count: it covers an empty
-                         * directory that exists for it. */
-                        else if (strncmp(point, "/proc/", 6) == 0 &&
-                                 strcmp(point, "/proc/sys/fs/binfmt_misc") != 0)
-                                ++*masks;
-                }
+                    sscanf(rest, " - %63s", type) == 1 && strcmp(point, "/proc") == 0 &&
+                    strcmp(type, "proc") == 0)
+                        *hides = hidepid_of(text);
                 line += n + (line[n] == '\n');
         }
 }
@@ -104,9 +100,9 @@ static bool is_set(const char *variable)
         return value && strcmp(value, "true") == 0;
 }
 
-static enum doctor_place find_place(int seccomp_mode, int proc_masks)
+static enum doctor_place find_place(int seccomp_mode, unsigned proc_covers)
 {
-        bool is_contained = seccomp_mode == 2 || proc_masks > 0;
+        bool is_contained = seccomp_mode == 2 || proc_covers > 0;
 
         if (is_contained && is_set("GITLAB_CI"))
                 return DOCTOR_PLACE_GITLAB;
@@ -191,17 +187,18 @@ void doctor_system_read(struct doctor_system *ret)
                 .core_pattern = first_of("/proc/sys/kernel/core_pattern"),
                 .landlock = 1,
                 .chrooted = is_chrooted(),
+                .proc_is_foreign = mount_check_proc(NULL) < 0,
         };
         if (cgroup_read(AT_FDCWD, "/proc/self/status", status, sizeof(status)) > 0)
                 ret->seccomp_mode = doctor_seccomp_mode(status);
         _cleanup_close_ int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
         if (fd >= 0 && fd_read_whole(fd, MOUNTINFO_MAX, &mountinfo, &length, NULL) >= 0)
-                doctor_proc_mounts(mountinfo, &ret->proc_masks, &ret->proc_hides);
+                doctor_proc_mounts(mountinfo, &ret->proc_covers, &ret->proc_hides);
         if (cgroup_read(AT_FDCWD, "/proc/self/attr/current", ret->label_text,
                         sizeof(ret->label_text)) > 0)
                 ret->label = doctor_label_kind(ret->label_text);
         ret->label_text[strcspn(ret->label_text, "\n")] = '\0';
-        ret->place = find_place(ret->seccomp_mode, ret->proc_masks);
+        ret->place = find_place(ret->seccomp_mode, ret->proc_covers.n);
         /* Privileged processes and the group of the mount option gid= still see all processes. */
         if (ret->proc_hides && access("/proc/1/status", R_OK) == 0)
                 ret->proc_hides = 0;

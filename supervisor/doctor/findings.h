@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/mount.h"
 #include "supervisor/monitor/process/refused-calls.h"
 
 enum doctor_limits {
@@ -54,9 +55,10 @@ struct doctor_system {
         long memfd_noexec;       /* vm.memfd_noexec; 0 … */
         long ptrace_scope;       /* kernel.yama.ptrace_scope; -1 where there is none */
         int seccomp_mode;        /* of this process: 2 is a filter */
-        int proc_masks;          /* mounts below /proc, other than automatic ones */
-        int proc_hides;          /* hidepid of /proc; 0: shows all */
-        int landlock;            /* ABI; 0: none */
+        struct mount_proc_covers proc_covers;
+        bool proc_is_foreign; /* of another pid namespace, or missing */
+        int proc_hides;       /* hidepid of /proc; 0: shows all */
+        int landlock;         /* ABI; 0: none */
         struct refused_calls calls;
         enum doctor_label label;
         char label_text[128]; /* /proc/self/attr/current */
@@ -68,9 +70,9 @@ struct doctor_system {
 };
 
 /* Parsers without system calls: "Seccomp:" in the text of a status file; in that of a mountinfo file
- * the number of mounts below /proc and the hidepid option of /proc. */
+ * what covers /proc, and its hidepid option. */
 int doctor_seccomp_mode(const char *status);
-void doctor_proc_mounts(const char *mountinfo, int *masks, int *hides);
+void doctor_proc_mounts(const char *mountinfo, struct mount_proc_covers *covers, int *hides);
 /* The kind of label that /proc/self/attr/current has: "docker-default (enforce)", "unconfined",
  * "system_u:system_r:container_t:s0". */
 enum doctor_label doctor_label_kind(const char *text);

@@ -287,8 +287,13 @@ static void check_namespaces(struct doctor *d, const struct trial *t)
 
 static void check_proc(struct doctor *d, const struct trial *t)
 {
+        const struct mount_proc_covers *covers = &d->system->proc_covers;
         int code = t->proc ? t->proc : t->proc_subset;
+        char covered[96] = "";
 
+        if (covers->n > 0)
+                snprintf(covered, sizeof(covered), " (mounts cover %s%s)", covers->first,
+                         covers->n > 1 ? " and others" : "");
         if (code == 0)
                 doctor_add(d, "proc", DOCTOR_EFFECTIVE, true, NULL,
                            "a fresh one in a pid namespace, restricted with subset=pid");
@@ -296,7 +301,7 @@ static void check_proc(struct doctor *d, const struct trial *t)
                 doctor_add(
                         d, "proc", DOCTOR_MISSING, true,
                         "the kernel requires an unmasked /proc here: docker run --security-opt systempaths=unconfined; in a systemd unit no ProtectKernelTunables=, ProtectKernelLogs= or ProtectHostname=",
-                        "no fresh /proc can be mounted: %s", strerrordesc_np(code));
+                        "no fresh /proc can be mounted: %s%s", strerrordesc_np(code), covered);
 }
 
 static void check_filters(struct doctor *d, const struct trial *t)

@@ -62,6 +62,10 @@ const char *attempt_fix(const struct attempt *attempt)
                 {"PreloadError",
                  "remove the module from \"preload\", or name an image that has it (cloister image build --help)"},
                 {"there is no image", "make it: cloister image build --name NAME"},
+                /* Findings of their own. */
+                {"refuses a new /proc", NULL},
+                {"/proc is mounted read-only", NULL},
+                {"/proc is not that of", NULL},
                 {"mount ", "correct \"mounts\" in the config, or make the directory"},
         };
 

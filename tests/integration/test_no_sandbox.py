@@ -40,6 +40,10 @@ SOME = [("kill", errno.EPERM), ("clone3", errno.EPERM), ("setns", errno.ENOSYS),
 # An ordinary user needs a user namespace to mount.
 OWN_MOUNTS = ("unshare", *(() if harness.ROOT else ("--user", "--map-root-user")), "--mount", "--propagation", "private")
 MASKS = "mount -t tmpfs -o ro none /proc/acpi; mount --bind /dev/null /proc/interrupts; mount --bind -o ro /proc/sys /proc/sys"
+MASKED = "the kernel refuses a new /proc (EPERM), because mounts cover /proc/acpi"
+LIFT = "other paths in it: 'cloister doctor' prints the setting that uncovers the present one"
+
+FOREIGN = "/proc is not that of this pid namespace: mount its own, as 'unshare --mount-proc' and 'bwrap --proc /proc' do"
 
 
 class NoSandbox(harness.Case):
@@ -174,6 +178,54 @@ class NoSandbox(harness.Case):
             if status:
                 self.assertIn("systempaths=unconfined", report["command"])
                 self.assertNotIn("seccomp=", report["command"])
+                self.assertEqual(ran.stderr.decode(), f"cloister: start a sandbox: template: mount /proc in a user namespace: {MASKED} and 2 {LIFT}\n")
+                self.assertIn("(mounts cover /proc/acpi and others)", self.layer(report, "proc")["detail"])
+                self.assertEqual(self.layer(report, "sandbox")["fix"], "see what is missing in this report")
+
+    def test_one_mount_that_changes_nothing(self):
+        """A directory of /proc that is mounted on itself counts as covered, for the kernel too."""
+        ran, _ = self.both(prefix=(*OWN_MOUNTS, "sh", "-ec", 'mount --bind /proc/fs /proc/fs; exec "$@"', "sh"))
+        self.assertEqual(ran.returncode, NO_SANDBOX)
+        self.assertIn(b"because mounts cover /proc/fs: 'cloister doctor' prints", ran.stderr)
+
+    def test_a_masked_proc_by_the_other_ways(self):
+        """What a client, an installation of packages and a server of the user's get to read."""
+        prefix = (*OWN_MOUNTS, "sh", "-ec", f'{MASKS}; exec "$@"', "sh")
+        server = rawmcp.RawServer(prefix=prefix)
+        self.addCleanup(server.free)
+        server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}})
+        server.notify("notifications/initialized")
+        self.assertIn(f"{MASKED} and 2 {LIFT}", server.cell("1")["error"]["message"])
+        with open(self.path("wanted.txt"), "w", encoding="utf-8") as file:
+            file.write("nothing-of-this-name==1\n")
+        config = self.config({"one": {"command": "/bin/cat"}})
+        for command, before in ((("image", "build", "-r", self.path("wanted.txt")), "the installer's sandbox: "),
+                                (("tools", "--config", config), "one: failed: a /proc of its own: ")):
+            with self.subTest(command=command[0]):
+                ended = subprocess.run([*prefix, harness.CLOISTER, *command], env=harness.environment(), stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+                self.assertIn(f"{before}{MASKED} and 2 {LIFT}", ended.stdout.decode())
+
+    def test_a_proc_that_is_read_only(self):
+        for script, status in (("mount -o remount,bind,rw /proc", 0), ("mount -o remount,bind,ro /proc", NO_SANDBOX)):
+            ran, report = self.both(prefix=(*OWN_MOUNTS, "sh", "-ec", f'{script}; exec "$@"', "sh"))
+            self.assertEqual(ran.returncode, status, ran.stderr)
+            self.assertEqual(self.finding(report, "read-only-proc"), "missing" if status else "absent")
+            self.assertEqual(self.finding(report, "masked-proc"), "absent")
+            if status:
+                self.assertIn(b"/proc is mounted read-only, and their ids are written there: mount -o remount,bind,rw /proc", ran.stderr)
+                self.assertEqual(self.layer(report, "sandbox")["fix"], "see what is missing in this report")
+
+    def test_a_proc_of_another_pid_namespace(self):
+        """Its /proc/NUMBER are other processes: none is written to."""
+        for option, status in (("--mount-proc", 0), ("--mount", NO_SANDBOX)):
+            ran, report = self.both(prefix=(*OWN_MOUNTS, "--pid", "--fork", option))
+            self.assertEqual(ran.returncode, status, ran.stderr)
+            self.assertEqual(self.finding(report, "foreign-proc"), "missing" if status else "absent")
+            if status:
+                self.assertEqual(ran.stderr.decode(), f"cloister: error: {FOREIGN}\n")
+                self.assertEqual((self.layer(report, "privilege")["detail"], self.layer(report, "sandbox")["fix"]),
+                                 (FOREIGN, "see what is missing in this report"))
 
     def test_sysctls_that_are_read_only(self):
         """As in systemd-nspawn, which leaves another, complete proc for namespaces inside the container."""

@@ -124,15 +124,18 @@ static void test_findings(void)
         /* A filter keeps the rest from being tried: what is likely is named as well. */
         check_found("container-seccomp apparmor-profile masked-proc ",
                     f->calls = (struct refused_calls){true, {EPERM}};
-                    f->label = DOCTOR_LABEL_APPARMOR; f->proc_masks = 3;
+                    f->label = DOCTOR_LABEL_APPARMOR; f->proc_covers.n = 3;
                     f->mounting = f->proc = DOCTOR_UNTRIED);
         check_found("chroot ", f->chrooted = true; f->userns = EPERM);
         check_found("", f->chrooted = true); /* root's mode may do without */
         check_found("", f->userns = EPERM);
         check_found("container-seccomp ", f->chrooted = true; f->seccomp_mode = 2;
                     f->userns = EPERM);
-        check_found("masked-proc ", f->proc = EPERM; f->proc_masks = 3);
-        check_found("", f->proc_masks = 3); /* root of this machine can mount /proc */
+        check_found("masked-proc ", f->proc = EPERM; f->proc_covers.n = 3);
+        check_found("foreign-proc ", f->proc_is_foreign = true);
+        check_found("read-only-proc ", f->userns = EROFS; f->proc_covers.is_read_only = true);
+        check_found("", f->proc_covers.is_read_only = true);
+        check_found("", f->proc_covers.n = 3); /* root of this machine can mount /proc */
         check_found("hidden-proc ", f->ordinary = true; f->proc_hides = 2);
         check_found("noexec-store ", f->image = EACCES);
         check_found("noexec-memfd ", f->memfd_noexec = 2);
@@ -166,7 +169,7 @@ static void test_remedy(void)
 
         check_eq_str(remedy_of(&f), "");
         f.calls = (struct refused_calls){true, {EPERM}};
-        f.proc_masks = 3;
+        f.proc_covers.n = 3;
         f.proc = f.mounting = DOCTOR_UNTRIED;
         f.place = DOCTOR_PLACE_DOCKER;
         check_eq_str(
@@ -259,25 +262,31 @@ static void test_attempt(void)
 
 static void test_files_of_proc(void)
 {
-        int masks, hides;
+        struct mount_proc_covers covers;
+        int hides;
 
         check_eq_int(doctor_seccomp_mode("Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t2\n"), 2);
         check_eq_int(doctor_seccomp_mode("Name:\tx\n"), 0);
         doctor_proc_mounts("22 1 0:21 / /proc rw,nosuid - proc proc rw\n"
-                           "30 22 0:30 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n",
-                           &masks, &hides);
-        check_eq_int(masks, 0);
+                           "30 22 0:30 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n"
+                           "31 22 0:31 / /proc/fs/nfsd rw - nfsd nfsd rw\n"
+                           "32 1 0:32 /proc/acpi /process/x rw - tmpfs tmpfs rw\n",
+                           &covers, &hides);
+        check_eq_int((int)covers.n, 0);
+        check(!covers.is_read_only);
         check_eq_int(hides, 0);
-        doctor_proc_mounts("22 1 0:21 / /proc rw - proc proc rw,hidepid=invisible\n"
+        doctor_proc_mounts("22 1 0:21 / /proc ro,nosuid - proc proc rw,hidepid=invisible\n"
                            "31 22 0:5 /null /proc/kcore rw - devtmpfs udev rw\n"
                            "32 22 0:40 / /proc/acpi ro - tmpfs tmpfs ro\n",
-                           &masks, &hides);
-        check_eq_int(masks, 2);
+                           &covers, &hides);
+        check_eq_int((int)covers.n, 2);
+        check_eq_str(covers.first, "/proc/kcore");
+        check(covers.is_read_only);
         check_eq_int(hides, 2);
-        doctor_proc_mounts("22 1 0:21 / /proc rw - proc proc rw,hidepid=1\n", &masks, &hides);
+        doctor_proc_mounts("22 1 0:21 / /proc rw - proc proc rw,hidepid=1\n", &covers, &hides);
         check_eq_int(hides, 1);
-        doctor_proc_mounts("nonsense\n - \n1 2 3 / /proc\n", &masks, &hides);
-        check_eq_int(masks + hides, 0);
+        doctor_proc_mounts("nonsense\n - \n1 2 3 / /proc\n", &covers, &hides);
+        check_eq_int((int)covers.n + hides, 0);
 }
 
 /* Processors that leave it to each process, those that do not, and processes that have it disabled. */

@@ -23,6 +23,7 @@
 #include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/mount.h"
 #include "supervisor/monitor/process/child.h"
 
 /* ---- ranges of numeric ids ---- */
@@ -634,6 +635,8 @@ static long read_number(const char *path, long otherwise)
 
 const char *ids_namespace_hint(int code)
 {
+        if (code == EROFS)
+                return "/proc is mounted read-only, and their ids are written there: mount -o remount,bind,rw /proc, or 'cloister doctor'";
         if (read_number("/proc/sys/kernel/unprivileged_userns_clone", 1) == 0)
                 return "sysctl kernel.unprivileged_userns_clone=1 allows them";
         if (code == ENOSPC || read_number("/proc/sys/user/max_user_namespaces", 1) == 0)
@@ -784,10 +787,14 @@ int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, stru
         uid_t broker;
         uint32_t outer;
 
+        /* Maps are written below /proc/PID. */
+        int r = mount_check_proc(err);
+        if (r < 0)
+                return r;
         /* A root whose map contains only itself (unshare -r) is an ordinary user outside. */
         if (!can_map_ids() || is_mapped_alone(&outer))
                 return choose_rootless(needed, ret, err);
-        int r = choose_range(range_first, range_count, needed, &run, &broker, err);
+        r = choose_range(range_first, range_count, needed, &run, &broker, err);
         if (r < 0)
                 return r;
         struct ids ids = {.mode = geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_CAPABLE,

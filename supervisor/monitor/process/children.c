@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mount.h"
 #include "supervisor/monitor/process/child.h"
 
 enum {
@@ -52,6 +53,9 @@ static int open_list(struct error *err)
 {
         char path[64];
 
+        int r = mount_check_proc(err);
+        if (r < 0)
+                return r;
         snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
         int fd = open(path, O_RDONLY | O_CLOEXEC);
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
