@@ -365,7 +365,10 @@ static const struct filter_rule filter_worker_only[] = {
         PRCTL(PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME,
               PR_GET_SECCOMP, PR_CAPBSET_READ, PR_SET_TIMERSLACK, PR_GET_TIMERSLACK,
               PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS,
-              PR_GET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_SET_VMA),
+              PR_GET_NO_NEW_PRIVS, PR_SET_THP_DISABLE),
+        /* The kernel keeps 80 bytes for the name of each of 65,530 mappings of a process, and charges them to no control group. The
+         * answer is that of a kernel without CONFIG_ANON_VMA_NAME. */
+        {"prctl", FAIL(EINVAL), {EQUAL(0, PR_SET_VMA)}},
         {"prctl",
          FAIL(EPERM),
          {EQUAL(0, 0)},
@@ -413,7 +416,8 @@ static const struct filter_rule filter_template_only[] = {
               PR_GET_NAME, PR_SET_KEEPCAPS, PR_GET_KEEPCAPS, PR_SET_SECUREBITS, PR_GET_SECUREBITS,
               PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_SET_SPECULATION_CTRL,
               PR_SET_TIMERSLACK, PR_GET_TIMERSLACK, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER,
-              PR_SET_THP_DISABLE, PR_SET_VMA),
+              PR_SET_THP_DISABLE),
+        {"prctl", FAIL(EINVAL), {EQUAL(0, PR_SET_VMA)}}, /* as for sessions */
         END_OF_RULES,
 };
 

@@ -414,6 +414,8 @@ static void test_worker_arguments(void)
                 check_eq_int(ask(&p, SYS_getsockopt, 3, 6 | high, SO_COOKIE, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_prctl, PR_SET_NAME | high, 0, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_prctl, PR_SET_DUMPABLE | high, 0, 0, 0), FAIL(EPERM));
+                check_eq_int(ask(&p, SYS_prctl, 0x53564d41 | high, 0, 0, 0), /* PR_SET_VMA */
+                             FAIL(EINVAL));
                 check_eq_int(ask(&p, SYS_mknodat, 0, 0, S_IFIFO | 0600 | high, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_mknodat, 0, 0, S_IFCHR | 0600 | high, 0), FAIL(EPERM));
                 check_eq_int(ask(&p, SYS_mknodat, 0, 0, S_IFSOCK | high, 0), FAIL(EPERM));
