@@ -79,6 +79,8 @@ class Groups(harness.Case):
                 used += after
                 if not is_reusable:
                     self.assertNotIn(before, after)
+                    # A leaf that is kept exists for 60 s.
+                    self.assertTrue(harness.wait_until(lambda: not os.path.exists(f"/sys/fs/cgroup/memory{before}"), 20), before)
         # The control: groups are used again.
         self.assertLess(len(set(used)), len(used))
         self.assertEqual(server.close(), 0)

@@ -143,9 +143,18 @@ def lock():
     for _ in range(200):
         fcntl.flock(own(image), fcntl.LOCK_SH)
     return {"excluded": [excluded(path) for path in ("/shared/flock", "/shared/child", image)], "records": with_listener([own("/shared/record"), own(image)], 200)}
-found = lock() if os.path.isdir("/shared") else None
+def open_file(fd, kind=fcntl.F_RDLCK):
+    return libc.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", kind, 0, 0, 0, 0))
+def lock_open_files():
+    held.append(os.open("/locks/at-start", os.O_RDWR))
+    held.append(os.open("/locks/at-fork", os.O_RDWR))
+    held.append(os.dup(held[0]))
+    taken = [open_file(fd, fcntl.F_WRLCK) for fd in held[:2]] + [open_file(own(os.__file__)) for _ in range(200)]
+    again = os.open("/locks/at-start", os.O_RDWR)
+    return {"taken": taken.count(0), "excluded": [open_file(again, fcntl.F_WRLCK), ctypes.get_errno()]}
+found = lock() if os.path.isdir("/shared") else lock_open_files() if os.path.isdir("/locks") else None
 # After the session has begun, in the template.
-os.register_at_fork(after_in_parent=lambda: os.path.isdir("/shared") and fcntl.flock(held[0], fcntl.LOCK_EX))
+os.register_at_fork(after_in_parent=lambda: os.path.isdir("/shared") and fcntl.flock(held[0], fcntl.LOCK_EX) or os.path.isdir("/locks") and open_file(held[1], fcntl.F_WRLCK))
 """
 
 
@@ -245,6 +254,20 @@ class Filter(harness.Case):
 
 
 class Locks(harness.Case):
+    def serve(self, mount):
+        """Returns a server whose profile has this mount of a new directory, and the directory."""
+        place = tempfile.mkdtemp(dir=PLACE)
+        os.chmod(PLACE, 0o755)
+        os.chmod(place, 0o755)
+        for name in ("flock", "child", "record", "at-start", "at-fork"):
+            with open(f"{place}/{name}", "w", encoding="ascii"):
+                pass
+        profile = {"agent": True, "image": "listen", "mounts": [{"source": place, **mount}]}
+        server = rawmcp.RawServer("--config", self.config(profiles={"locks": profile}, pool=0), env=ENVIRONMENT)
+        self.addCleanup(server.free)
+        server.initialize()
+        return server, place
+
     def taken(self, path, record):
         """Whether a program of the host is kept from the exclusive lock of a file."""
         with open(path, "r+", encoding="ascii") as f:
@@ -263,16 +286,7 @@ class Locks(harness.Case):
 
     def test_locks_of_a_template(self):
         """41. Locks that code of the image takes in the template end before a session begins. The module prints that it had them."""
-        place = tempfile.mkdtemp(dir=PLACE)
-        os.chmod(PLACE, 0o755)
-        os.chmod(place, 0o755)
-        for name in ("flock", "child", "record"):
-            with open(f"{place}/{name}", "w", encoding="ascii"):
-                pass
-        profile = {"agent": True, "image": "listen", "mounts": [{"source": place, "target": "/shared", "mode": "ro"}]}
-        server = rawmcp.RawServer("--config", self.config(profiles={"locks": profile}, pool=0), env=ENVIRONMENT)
-        self.addCleanup(server.free)
-        server.initialize()
+        server, place = self.serve({"target": "/shared", "mode": "ro"})
         for session in "ab":
             cell = server.cell("import locking; print(locking.found)", profile="locks", session=session, wait=harness.patient(60))
             self.assertEqual((cell["status"], cell["stdout"]), ("ok", "{'excluded': [True, True, True], 'records': 400}\n"), cell)
@@ -280,6 +294,19 @@ class Locks(harness.Case):
             self.assertTrue(harness.wait_until(lambda: not self.taken(f"{place}/flock", False)))
             self.assertFalse(self.taken(f"{place}/child", False))
             self.assertFalse(self.taken(f"{place}/record", True))
+            self.assertEqual(self.image_locks(), 0)
+
+    @unittest.skipIf(harness.ROOT, "as root, no mount can be writable, and so none has locks")
+    def test_locks_of_open_files_of_a_template(self):
+        """41. In a profile with a mount with `locks`, the template may take locks of open files. They end before a session begins. The module
+        prints that it had them, and that another open file was kept from one."""
+        server, place = self.serve({"target": "/locks", "mode": "rw", "locks": True})
+        for session in "ab":
+            cell = server.cell("import locking; print(locking.found)", profile="locks", session=session, wait=harness.patient(60))
+            self.assertEqual((cell["status"], cell["stdout"]), ("ok", f"{{'taken': 202, 'excluded': [-1, {errno.EAGAIN}]}}\n"), cell)
+            self.assertFalse(self.taken(f"{place}/at-start", True))
+            # The template releases those of the fork after it has answered.
+            self.assertTrue(harness.wait_until(lambda: not self.taken(f"{place}/at-fork", True)))
             self.assertEqual(self.image_locks(), 0)
 
 
