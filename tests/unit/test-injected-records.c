@@ -11,7 +11,7 @@
 #include "supervisor/trust/records/record.h"
 #include "tests/unit/test.h"
 
-/* What the journal answers, and what it was given. */
+/* Answers of the journal, and the records that it got. */
 static struct {
         int ready, sync, call, fact;
         struct journal_wait *waiting[INJECTED_RECORDS_MAX + 1];
@@ -78,7 +78,7 @@ int record_fact(const struct config_journal *how, const char *kind, const struct
         return journal.fact < 0 ? error_errno(err, -journal.fact, "record") : 0;
 }
 
-/* What the caller was told. */
+/* The last answer to the caller. */
 static struct {
         int n, code;
         uint32_t serial;
@@ -274,7 +274,7 @@ static void test_many(void)
         injected_records_done(&session);
         check_ended(1 + INJECTED_RECORDS_MAX, 2, RECORD_IN_DOUBT, 0);
 
-        /* One that waits was not sent: its caller is told so. */
+        /* One that waits was not sent: its caller gets the reason. */
         begin(0, 1);
         for (uint32_t serial = 1; serial <= INJECTED_RECORDS_MAX; serial++)
                 call(serial);
