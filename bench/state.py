@@ -2,7 +2,7 @@
 """What state that survives costs (docs/cells.md): each measure with `state.survives` off and on, in turn, in one run; and
 how soon a session continues after its interpreter has ended.
 
-    bench/state.py [--build DIR] [--rounds N] [--quick]
+    bench/state.py [--build DIR] [--rounds N] [--quick] [--python FILE]
 """
 import argparse
 import os
@@ -28,6 +28,7 @@ WAITING = (
     "for _ in range({}): libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)"
 )
 KERNEL_STACK = 16  # KiB of a thread
+POLARS = "import os\nimport polars as pl\npl.DataFrame({'a': range(30000), 'b': [i % 7 for i in range(30000)]}).lazy().group_by('b').agg(pl.col('a').sum()).collect()\nNone"
 
 # (name, what, the most that "on" may be of "off")
 COSTS = (
@@ -132,6 +133,24 @@ class Side:
         return took
 
 
+def restore_polars(bench, python, count):
+    """[ns of `os._exit(1)` and its restore, in a session that has imported os and in one with polars and its threads], in turn."""
+    took = []
+    with Cloister(bench, {"python": python, "limits": {"memory": "1200M"}}) as server:
+        for code, session in (("import os", "plain"), (POLARS, "polars")):
+            server.run(code, session)
+        for _ in range(count):
+            pair = []
+            for session in ("plain", "polars"):
+                time.sleep(PAUSE_S)
+                answer = server.ask(cell("os._exit(1)", session))
+                if answer["answer"]["result"]["structuredContent"]["state"] != "restored":
+                    raise Failure(f"{session}: {answer['answer']}")
+                pair.append(answer["ns"])
+            took.append(pair)
+    return took
+
+
 def held(top):
     """KiB of a process and its descendants."""
     total = 0
@@ -155,18 +174,19 @@ def measure(options, bench):
                 if i < 2 and os.geteuid() == 0:
                     memory[side].append(sides[side].memory())
         threads = sides[True].copy_threads()
+        polars = restore_polars(bench, options.python, sides[True].count(100)) if options.python else None
         deaths = {size: [sides[True].death(size) for _ in range(options.rounds)] for size in SIZES}
     finally:
         for side in sides.values():
             side.close()
-    return took, memory, rate, threads, deaths
+    return took, memory, rate, threads, polars, deaths
 
 
 def told(holds):
     return "holds" if holds else "missed"
 
 
-def tell(took, memory, rate, threads, deaths):
+def tell(took, memory, rate, threads, polars, deaths):
     print(f"{'':48} {'off':>9} {'on':>9} {'ratio':>6}")
     for name, what, most in COSTS:
         off, on = (statistics.median(took[name, side]) / 1e6 for side in (False, True))
@@ -178,6 +198,9 @@ def tell(took, memory, rate, threads, deaths):
     print(f"{'cells a minute':48} {off:9.0f} {on:9.0f} {on / off:6.2f}  at least {CELLS_A_MINUTE}: {told(on >= CELLS_A_MINUTE)}")
     without, beside = (statistics.median(ns) / 1e6 for ns in zip(*threads))
     print(f"{f'copy-threads: a copy, without and with {THREADS} threads':48} {without:7.3f}ms {beside:7.3f}ms {beside / without:6.2f}  at most 2 ms more: {told(beside - without <= 2)}")
+    if polars:
+        without, beside = (statistics.median(ns) / 1e6 for ns in zip(*polars))
+        print(f"{'restore-polars: a restore, without and with polars':48} {without:7.3f}ms {beside:7.3f}ms {beside / without:6.2f}  at most 1.5: {told(beside / without <= 1.5)}")
     for size, pairs in deaths.items():
         result, after = (statistics.median(values) for values in zip(*pairs))
         most = 200 if size >= 1024 else 50
@@ -188,6 +211,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--quick", action="store_true", help="few calls: to see that it works, not how fast")
+    parser.add_argument("--python", metavar="FILE", help="of an environment with polars: measure a restore with it too")
     parser.add_argument("--build", metavar="DIR", help="the build directory (build)")
     parser.set_defaults(cloister=None)
     options = parser.parse_args()

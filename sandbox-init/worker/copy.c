@@ -446,6 +446,8 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         }
         drop_signals();
         raw_call(SYS_setpgid, 0, 0, 0, 0, 0, 0);
+        /* While the broker empties the channel. */
+        threads_note_locks();
         if (wait_for_init(COPY_WAKE, COPY_ROLL_BACK) == COPY_ROLL_BACK)
                 transaction_roll_back(transaction);
         snapshot_free(&snapshot);
@@ -456,7 +458,6 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         raw_call(SYS_setpgid, 0, made->group, 0, 0, 0, 0);
         rseq_register();
         channel_adopt();
-        threads_note_locks();
         threads_return();
 }
 

@@ -18,7 +18,6 @@ enum {
         SEARCHED_MAX = 8 * 1024 * 1024, /* for one holder */
         STATIC_MAX = 4 * 1024 * 1024,   /* of anonymous memory behind a library's file: its .bss */
         RECENT = 16,
-        IDS_MAX = 1 << 22, /* PID_MAX_LIMIT of the kernel */
         ENTRIES = 128,
         COUNT_MAX = 4096,  /* how often a lock is taken by its holder, and how many wait */
         KIND_SHARED = 128, /* of pthread_mutex_t */
@@ -47,6 +46,7 @@ struct searched {
 struct search {
         const struct lock_holder *holders;
         unsigned n;
+        uint32_t lowest, range; /* of their ids */
         const struct mapping *list;
         long n_mappings, pagemap;
 };
@@ -135,7 +135,7 @@ static void search_page(const struct search *s, uint64_t from, uint64_t to, unsi
              at += sizeof(uint64_t)) {
                 const uint64_t word = *(const uint64_t *)(uintptr_t)at;
                 /* Behind the id is 0 or 1, __nusers or __shared. */
-                if ((word & ~(UINT64_C(1) << 32)) - 1 >= IDS_MAX)
+                if ((word & ~(UINT64_C(1) << 32)) - s->lowest > s->range)
                         continue;
                 for (unsigned i = first; i < end; i++) {
                         if (s->holders[i].id == (int32_t)word)
@@ -219,7 +219,14 @@ void lock_owners_find(const struct lock_holder *holders, unsigned n)
         found.n = 0;
         if (scratch_map(scratch_size) < 0)
                 return;
-        struct search s = {.holders = holders, .n = n, .list = list};
+        struct search s = {.holders = holders, .n = n, .lowest = UINT32_MAX, .list = list};
+        uint32_t highest = 0;
+        for (unsigned i = 0; i < n; i++) {
+                const uint32_t id = (uint32_t)holders[i].id;
+                s.lowest = id < s.lowest ? id : s.lowest;
+                highest = id > highest ? id : highest;
+        }
+        s.range = highest - s.lowest;
         s.n_mappings = mappings_read(list, scratch_size);
         s.pagemap = pagemap_open();
         for (unsigned i = 0; i < n && s.n_mappings > 0; i++)
