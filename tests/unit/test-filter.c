@@ -28,6 +28,12 @@
 #define BIT32 (1ull << 32)
 #define BIT63 (1ull << 63)
 
+#ifdef SYS_open
+#define check_open(program, flags, want) check_eq_int(ask(program, SYS_open, 0, flags, 0, 0), want)
+#else /* aarch64 has openat() only */
+#define check_open(program, flags, want) ((void)(program), (void)(flags))
+#endif
+
 /* The tables */
 
 static bool can_hold_at_once(const struct filter_rule *a, const struct filter_rule *b)
@@ -472,13 +478,13 @@ static void test_shared_files(void)
                                     SYS_readahead};
 
         for (uint64_t high = 0; high <= BIT32; high += BIT32) {
-                check_eq_int(ask(&p, SYS_open, 0, O_RDONLY | high, 0, 0), FILTER_ASK_OR_ALLOW);
+                check_open(&p, O_RDONLY | high, FILTER_ASK_OR_ALLOW);
                 check_eq_int(ask(&m, SYS_openat, AT_FDCWD, 0, O_NOCTTY | high, 0),
                              FILTER_ASK_OR_ALLOW);
                 check_eq_int(ask(&p, SYS_openat, 0, 0, O_CLOEXEC | high, 0), ALLOW);
-                check_eq_int(ask(&m, SYS_open, 0, O_WRONLY | high, 0, 0), ALLOW);
-                check_eq_int(ask(&t, SYS_open, 0, O_RDONLY | high, 0, 0), ALLOW);
-                check_eq_int(ask(&p, SYS_open, 0, O_DIRECT | high, 0, 0), FAIL(EINVAL));
+                check_open(&m, O_WRONLY | high, ALLOW);
+                check_open(&t, O_RDONLY | high, ALLOW);
+                check_open(&p, O_DIRECT | high, FAIL(EINVAL));
                 check_eq_int(ask(&p, SYS_openat, 0, 0, O_RDWR | O_CREAT | high, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_openat, 0, 0, O_DIRECT | high, 0), FAIL(EINVAL));
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_SETFL | high, O_NONBLOCK | high, 0), ALLOW);
@@ -502,9 +508,9 @@ static void test_shared_files(void)
                 check_eq_int(ask(&m, SYS_msync, 0, 0, MS_SYNC | high, 0), SECCOMP_RET_USER_NOTIF);
                 check_eq_int(ask(&m, SYS_msync, 0, 0, MS_ASYNC | high, 0), ALLOW);
                 for (unsigned flags = O_DSYNC; flags <= O_SYNC; flags += O_SYNC - O_DSYNC) {
-                        check_eq_int(ask(&p, SYS_open, 0, flags | O_RDWR | high, 0, 0), ALLOW);
+                        check_open(&p, flags | O_RDWR | high, ALLOW);
                         check_eq_int(ask(&r, SYS_openat, 0, 0, flags | O_RDWR | high, 0), ALLOW);
-                        check_eq_int(ask(&m, SYS_open, 0, flags | high, 0, 0), FAIL(EINVAL));
+                        check_open(&m, flags | high, FAIL(EINVAL));
                         check_eq_int(ask(&m, SYS_openat, 0, 0, flags | high, 0), FAIL(EINVAL));
                 }
                 check_eq_int(ask(&m, SYS_openat, 0, 0, O_RDWR | O_CREAT | high, 0), ALLOW);
@@ -611,10 +617,10 @@ static void test_journal_policy(void)
 static void test_inject_policy(void)
 {
         struct program j = compile(FILTER_INJECT), e = compile(FILTER_EGRESS);
-        static const int denied[] = {SYS_socket,  SYS_socketpair, SYS_clone,     SYS_execve,
-                                     SYS_connect, SYS_openat,     SYS_open,      SYS_bind,
-                                     SYS_ptrace,  SYS_kill,       SYS_accept4,   SYS_dup,
-                                     SYS_prctl,   SYS_unshare,    SYS_setsockopt};
+        static const int denied[] = {SYS_socket,  SYS_socketpair, SYS_clone, SYS_execve,
+                                     SYS_connect, SYS_openat,     SYS_bind,  SYS_ptrace,
+                                     SYS_kill,    SYS_accept4,    SYS_dup,   SYS_prctl,
+                                     SYS_unshare, SYS_setsockopt};
 
         check_eq_int(ask(&j, SYS_recvmsg, 5, 0, 0, 0), ALLOW);
         check_eq_int(ask(&j, SYS_write, 5, 0, 0, 0), ALLOW);
@@ -623,6 +629,7 @@ static void test_inject_policy(void)
         check_eq_int(ask(&j, SYS_fcntl, 5, F_SETOWN, 0, 0), FAIL(ENOSYS));
         for (size_t at = 0; at < ARRAY_SIZE(denied); at++)
                 check_eq_int(ask(&j, denied[at], 0, 0, 0, 0), FAIL(ENOSYS));
+        check_open(&j, O_RDONLY, FAIL(ENOSYS));
         check_eq_int(ask(&e, SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, 0), ALLOW);
         check_eq_int(ask(&e, SYS_socketpair, AF_UNIX, SOCK_DGRAM, 0, 0), FAIL(ENOSYS));
         free(j.code);
