@@ -4,27 +4,30 @@
     cpython.py [--limits JSON] [--keep DIRECTORY] [MODULE]...
 
 Each module runs twice at a time: by an ordinary user outside, and in a session of a profile with loopback. A test that fails, or is
-skipped, in the sandbox only is a difference. cpython.json has those that are explained: {pattern of the test's name and of what it said: reason}. Exit
-status 1: another one exists, or a pattern that nothing needs, if all modules ran. Environment: CLOISTER_BUILD.
+skipped, in the sandbox only is a difference. cpython.json has those that are explained. Exit status 1: another one exists, or an explanation that
+nothing needs. Environment: CLOISTER_BUILD.
 """
 
 import argparse
 import concurrent.futures
 import fnmatch
+import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import xml.etree.ElementTree
+import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("CLOISTER_BUILD", f"{HERE}/../../build")
 PYTHON = "/usr/bin/python3"
 USER = 65534  # outside, if this is root
 SECONDS = 300
+SLOW = {"test_asyncio": 900, "test_concurrent_futures": 900, "test_multiprocessing_fork": 900, "test_multiprocessing_forkserver": 1500, "test_multiprocessing_spawn": 1500}
 MODULES = """
     fcntl mmap os posix shutil tempfile socket
     multiprocessing_main_handling subprocess threading thread threading_local threadsignals signal sqlite3 dbm dbm_dumb
@@ -46,12 +49,9 @@ MODULES = """
 
 # In the session: runs the module with the interpreter of the image.
 CODE = r"""
-import os, subprocess, sys, tarfile
+import os, subprocess, sys
 os.makedirs("/workspace/out", exist_ok=True); os.makedirs("/workspace/cwd")
-with tarfile.open("/workspace/suite.tar") as tar:
-    tar.extractall("/workspace/suite")
-os.remove("/workspace/suite.tar")
-environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/workspace", "PYTHONPATH": "/workspace/suite", "TMPDIR": "/tmp"}
+environ = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/workspace", "TMPDIR": "/tmp"}
 with open("/workspace/out/log", "wb") as f:
     try:
         subprocess.run([sys.executable, *%r, "--junit-xml", "/workspace/out/result.xml", %r], env=environ, cwd="/workspace/cwd", stdout=f, stderr=f,
@@ -61,7 +61,6 @@ with open("/workspace/out/log", "wb") as f:
 """
 # They end the run of their module, outside too if the kernel lacks the protocol.
 IGNORED = {"test_socket": ["*UDPLITE*"]}
-WORDS = ("-m", "test", "-v", "--timeout", str(SECONDS - 60))
 
 
 def package():
@@ -71,14 +70,37 @@ def package():
     return found.stdout.strip()
 
 
+def seconds_for(module):
+    return SLOW.get(module, SECONDS)
+
+
 def words_for(module):
-    return [*WORDS, *(word for pattern in IGNORED.get(module, ()) for word in ("-i", pattern))]
+    return ["-m", "test", "-v", "--timeout", str(seconds_for(module) - 60), *(word for pattern in IGNORED.get(module, ()) for word in ("-i", pattern))]
 
 
-def pack(folder, path):
-    """A mount would take AF_UNIX sockets away (docs/profiles.md)."""
-    with tarfile.open(path, "w") as tar:
-        tar.add(folder, "test", filter=lambda member: None if member.name.endswith("__pycache__") else member)
+def build_image(folder, place):
+    """The image that has the suite and the modules of C for tests, which images leave out, as a package: python -I finds it too."""
+    names = {os.path.basename(path): os.path.realpath(path) for path in glob.glob(f"{folder}/../lib-dynload/_test*.so")}
+    for directory, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        names.update({f"test/{os.path.relpath(os.path.join(directory, name), folder)}": os.path.join(directory, name) for name in files})
+    info = "cloister_suite-1.dist-info"
+    texts = {f"{info}/METADATA": "Metadata-Version: 2.1\nName: cloister-suite\nVersion: 1\n",
+             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: cpython.py\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    texts[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*names, *texts, f"{info}/RECORD"))
+    with zipfile.ZipFile(f"{place}/cloister_suite-1-py3-none-any.whl", "w") as wheel:
+        for name, path in names.items():
+            wheel.write(path, name)
+        for name, text in texts.items():
+            wheel.writestr(name, text)
+    words = [f"{BUILD}/cloister", "image", "build", "--python", PYTHON, "--with", "cloister-suite", "--find-links", place, "--offline", "--name", "suite"]
+    built = subprocess.run(words, env=environment(place), capture_output=True, text=True, check=False)
+    if built.returncode:
+        sys.exit(f"cpython.py: the image with the suite: {built.stderr}")
+
+
+def environment(place):
+    return {**os.environ, "CLOISTER_IMAGE_STORE": f"{place}/images"}
 
 
 def outside(module, folder):
@@ -89,16 +111,17 @@ def outside(module, folder):
         with subprocess.Popen([*user, PYTHON, *words_for(module), "--junit-xml", f"{folder}/result.xml", module], env=environ, cwd=folder, stdout=log, stderr=log,
                               stdin=subprocess.DEVNULL, start_new_session=True) as process:
             try:
-                process.wait(SECONDS)
+                process.wait(seconds_for(module))
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
 
 
-def inside(module, folder, config, archive):
-    words = [f"{BUILD}/cloister", "run", "--config", config, "--profile", "suite", "--python", PYTHON, "--in", f"{archive}=suite.tar",
-             "--timeout", str(SECONDS + 20), "--out", folder, "-c", CODE % (words_for(module), module, SECONDS)]
+def inside(module, folder, config, place):
+    seconds = seconds_for(module)
+    words = [f"{BUILD}/cloister", "run", "--config", config, "--profile", "suite",
+             "--timeout", str(seconds + 20), "--out", folder, "-c", CODE % (words_for(module), module, seconds)]
     with open(f"{folder}.run", "wb") as log:
-        subprocess.run(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False, timeout=SECONDS + 120)
+        subprocess.run(words, env=environment(place), stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False, timeout=seconds + 120)
 
 
 def results(folder, said):
@@ -112,7 +135,7 @@ def results(folder, said):
         bad, skipped = case.find("failure") is not None or case.find("error") is not None, case.find("skipped") is not None
         found[case.get("name")] = "failed" if bad else "skipped" if skipped else "ok"
         for one in case:
-            said[case.get("name")] = one.get("message") or " ".join((one.text or "").split())[-300:]
+            said[case.get("name")] = " ".join((one.get("message") or one.text or "").split())[-300:]
     if not found:
         try:
             with open(f"{folder}/log", encoding="utf-8", errors="replace") as f:
@@ -139,57 +162,94 @@ def compare(module, there, here):
     return found
 
 
-def run(module, place, config, archive):
+def run(module, place, config):
     folders = {where: f"{place}/{module}-{where}" for where in ("outside", "inside")}
-    for folder in folders.values():
-        os.makedirs(folder)
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(outside, module, folders["outside"]), pool.submit(inside, module, folders["inside"], config, archive)]
-        for one in both:
-            one.result()
+    if not os.path.exists(f"{place}/{module}.done"):
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(outside, module, folders["outside"]), pool.submit(inside, module, folders["inside"], config, place)]
+            for one in both:
+                one.result()
+        with open(f"{place}/{module}.done", "wb"):
+            pass
     said = {}
     return results(folders["outside"], {}), results(folders["inside"], said), said
+
+
+class Explained:
+    """The differences that have a reason: [{"reason", "said", "tests": {module: [name]}}] of cpython.json.
+
+    A name lacks "test." and the module; "*" stands for a class or a part of its name, "" is the module itself. said: patterns of what the test said,
+    so that it cannot begin to fail in another way. A name that no difference needs, and a test with two names, are errors.
+    """
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as f:
+            self.rows = json.load(f)
+        self.used = set()
+        for row in self.rows:
+            for module, names in row["tests"].items():
+                for name in names:
+                    if "*" in name.rpartition(".")[2] or (name and "." not in name) or len(set(names)) != len(names):
+                        sys.exit(f"cpython.json: {module}: {name!r} does not name one test: write CLASS.TEST, each once")
+
+    def reason(self, module, name, said):
+        found = None
+        for i, row in enumerate(self.rows):
+            for one in row["tests"].get(module, ()):
+                full = f"test.{module}.{one}" if one else module
+                if fnmatch.fnmatchcase(name, full) and any(fnmatch.fnmatchcase(said, pattern) for pattern in row["said"]):
+                    self.used.add((i, module, one))
+                    found = row["reason"]
+        return found
+
+    def unused(self, modules):
+        return [f"{module}: {name or 'itself'}" for i, row in enumerate(self.rows) for module, names in row["tests"].items() if module in modules
+                for name in names if (i, module, name) not in self.used]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--limits", type=json.loads, default={})
-    parser.add_argument("--keep", help="a directory that keeps logs and results")
+    parser.add_argument("--keep", help="a directory that keeps logs and results; modules whose results it has do not run again")
     parser.add_argument("modules", nargs="*")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it, and tests send it
     suite = package()
-    with open(f"{HERE}/cpython.json", encoding="utf-8") as f:
-        explained = json.load(f)
+    explained = Explained(f"{HERE}/cpython.json")
     modules = options.modules or [f"test_{name}" for name in dict.fromkeys(MODULES) if os.path.exists(f"{suite}/test_{name}.py") or os.path.isdir(f"{suite}/test_{name}")]
-    place = options.keep or tempfile.mkdtemp(prefix="cloister-cpython-", dir="/var/tmp")
+    place = os.path.abspath(options.keep) if options.keep else tempfile.mkdtemp(prefix="cloister-cpython-", dir="/var/tmp")
     os.makedirs(place, exist_ok=True)
     os.chmod(place, 0o755)
     with open(f"{place}/config.json", "w", encoding="ascii") as f:
         limits = {"memory": "3G", "pids": 512, "tmp": "1G", "workspace": "1G", **options.limits}
-        json.dump({"mcpServers": {}, "timeout_max": SECONDS + 60, "profiles": {"suite": {"agent": True, "network": "loopback", "limits": limits}}}, f)
-    pack(suite, f"{place}/suite.tar")
-    sums, unexplained, used = {}, {}, set()
+        json.dump({"mcpServers": {}, "timeout_max": max(SLOW.values()) + 60,
+                   "profiles": {"suite": {"agent": True, "image": "suite", "network": "loopback", "limits": limits}}}, f)
+    sums, differ, unexplained = {}, 0, []
     try:
+        if not os.path.exists(f"{place}/images/suite"):
+            build_image(suite, place)
         for module in modules:
-            there, here, said = run(module, place, f"{place}/config.json", f"{place}/suite.tar")
+            there, here, said = run(module, place, f"{place}/config.json")
             for result in here.values():
                 sums[result] = sums.get(result, 0) + 1
             differences = compare(module, there, here)
+            differ += len(differences)
             for name, what in differences.items():
-                full = f"{module}: {name}"
-                text = f"{name} {said.get('' if name == module else name, '')}"
-                fitting = [pattern for pattern in explained if fnmatch.fnmatchcase(text, pattern)]
-                used.update(fitting)
-                print(f"  {full}: {what}{' (' + explained[fitting[0]] + ')' if fitting else ''}", flush=True)
-                if not fitting:
-                    unexplained[full] = what
+                text = said.get("" if name == module else name, "")
+                reason = explained.reason(module, name, text)
+                print(f"  {module}: {name}: {what} ({reason or 'unexplained: ' + text[-300:]})", flush=True)
+                if not reason:
+                    unexplained.append(f"{module}: {name}")
             failed = sum(result == "failed" for result in there.values())
             print(f"{module}: {len(here)} tests, {len(differences)} differ; {failed} fail outside", flush=True)
     finally:
         if not options.keep:
             shutil.rmtree(place, ignore_errors=True)
-    unused = [] if options.modules else sorted(set(explained) - used)
-    print(f"{len(modules)} modules, tests inside: {sums}, unexplained: {len(unexplained)}, explanations that nothing needs: {unused}")
+    unused = explained.unused(modules)
+    print(f"{len(modules)} modules, tests inside: {sums}, {differ} differ, unexplained: {unexplained}, explanations that nothing needs: {unused}")
     return 1 if unexplained or unused else 0
 
 
