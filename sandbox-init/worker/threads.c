@@ -85,11 +85,10 @@ static struct {
         struct slot slots[THREADS_MAX];
         unsigned n;
         _Atomic uint32_t generation; /* changes when threads are let go: a futex */
-        _Atomic uint32_t
-                n_awaited; /* asked, or made, and have not answered yet, whatever their slots say: a futex */
-        bool is_missing;     /* in a fork */
-        int32_t id;          /* of the thread that holds the others */
-        ptrdiff_t id_offset; /* from a thread pointer to libc's word for the id */
+        _Atomic uint32_t n_awaited;  /* asked, or made, and have not answered: a futex */
+        bool is_missing;             /* in a fork */
+        int32_t id;                  /* of the thread that holds the others */
+        ptrdiff_t id_offset;         /* from a thread pointer to libc's word for the id */
         uint64_t robust_list, robust_size;
 } all;
 
@@ -488,6 +487,8 @@ long threads_hold(void)
         if (tasks < 0)
                 return -all.id;
         int32_t refused = find_free(tasks);
+        if (refused == 0)
+                all.n_awaited = 0; /* in a fork: the threads that had to answer are not in it */
         if (refused != 0 && gnu_get_libc_version && set_handler() == 0)
                 refused = hold_all(tasks);
         raw_call(SYS_close, tasks, 0, 0, 0, 0, 0);
