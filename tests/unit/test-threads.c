@@ -15,7 +15,7 @@
 #include "sandbox-init/worker/threads.h"
 #include "tests/unit/test.h"
 
-enum { POOL = 40, TRIES = 200, PATIENCE_US = 20000, HOLD_US = 200000 };
+enum { POOL = 40, TRIES = 200, PATIENCE_US = 20000, HOLD_US = 200000, ANSWERS_US = 1000 };
 
 static int64_t clock_us(clockid_t clock)
 {
@@ -245,6 +245,52 @@ static void test_one_waits_elsewhere(void)
         refuse(wait_elsewhere, false);
 }
 
+/* ---- a thread that blocks the signal, which libc lets no code do ---- */
+
+/* For 60 ms; then it ends without having taken the signal. */
+static void *block_and_end(void *data)
+{
+        const struct timespec time = {.tv_nsec = 60000000};
+        atomic_long *id = data;
+        raw_signals all = ~0ULL;
+
+        raw_signal_mask(SIG_BLOCK, &all, NULL);
+        *id = syscall(SYS_gettid);
+        is_computing = 1;
+        nanosleep(&time, NULL);
+        return NULL;
+}
+
+/* It is named, or has ended and the others are held. No answer is awaited of it afterwards, for which a hold waits a millisecond. */
+static void test_one_blocks_the_signal(void)
+{
+        pthread_t threads[2];
+        int64_t least = INT64_MAX;
+        int named = 0, ended = 0;
+
+        begin(threads, 1);
+        for (int i = 0; i < TRIES && (named == 0 || ended == 0); i++) {
+                is_computing = 0;
+                check(pthread_create(&threads[1], NULL, block_and_end, &ids[1]) == 0);
+                while (!is_computing)
+                        usleep(1000);
+                for (int n = 0; n < 10; n++) {
+                        const long r = hold();
+                        named += r == -ids[1];
+                        ended += r == 1;
+                }
+                check(pthread_join(threads[1], NULL) == 0);
+        }
+        check(named > 0 && ended > 0);
+        for (int i = 0; i < TRIES; i++) {
+                const int64_t since = clock_us(CLOCK_MONOTONIC);
+                if (hold() == 1 && clock_us(CLOCK_MONOTONIC) - since < least)
+                        least = clock_us(CLOCK_MONOTONIC) - since;
+        }
+        check(least < ANSWERS_US);
+        end(threads, 1);
+}
+
 /* ---- a thread that waits soon, on a busy processor ---- */
 
 static sem_t begins;
@@ -317,6 +363,7 @@ int main(void)
         run(test_a_pool_comes_back);
         run(test_one_computes);
         run(test_one_waits_elsewhere);
+        run(test_one_blocks_the_signal);
         run(test_only_own_time_counts);
         return 0;
 }
