@@ -9,7 +9,7 @@
  *      signal, on the thread's stack. Then it waits for the worker to let it go.
  *   3. When all are held and no thread has come meanwhile, the worker forks by a plain clone(). libc's fork() would take the stacks of all others
  *      as free memory, and would run the hooks by which libraries end their threads.
- *   4. The worker lets its threads go: each begins its call again. It writes nothing to its stack then, whose pages it has in common with the fork.
+ *   4. The worker lets its threads go, one after the other: each begins its call again. It writes nothing to its stack then, whose pages it has in common with the fork.
  *   5. In the copy, once it is the worker, clone() makes each thread with its thread pointer, and libc's word for its id gets the new one. The
  *      thread registers what the kernel needs, and returns from the signal. Its wait for a futex begins again. Another wait ends with EINTR, once:
  *      sets of epoll and eventfds are the same as the original's, which may have taken an event that this thread would wait for.

@@ -17,6 +17,7 @@ def threads():
     return len(os.listdir("/proc/self/task")) - 1
 """
 KINDS = 10
+UNTIL_A_HOLDER = 7  # threads: the last one, whose id is the highest, holds a recursive mutex
 CANNOT_BE_HELD = r'no copy of the state can be made: thread "busy"[^:]* cannot be held'
 
 
@@ -109,6 +110,11 @@ class Threads(rawmcp.ServerCase):
         self.assertNotIn("checkpoint", cell)
         self.assertRegex(cell["notice"], 'thread "h[0-9]+"[^:]* cannot be held')
         self.assertEqual(self.value("[x, held.work()]"), [1, 0])
+
+    def test_the_newest_thread_holds_a_lock(self):
+        self.begin(n=UNTIL_A_HOLDER)
+        self.assertTrue(self.ok("x", checkpoint="one")["checkpoint"])
+        self.assertEqual(self.value("[x, held.work(), held.which()]", restore="one"), [1, 0, 0])
 
     def test_code_that_sends_the_signal(self):
         """SIGSETXID, for which libc sets no handler of a program: our handler passes it to libc's, which ignores it without a request."""
