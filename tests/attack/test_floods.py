@@ -422,6 +422,36 @@ kept[1].recv(1)
         self.assertEqual(cell["status"], "ok", cell)
         self.assertLess(cell["peak_memory_bytes"], 64 * MIB)
 
+    def test_buffers_of_one_connection(self):
+        """85. Buffers of TCP grow to 128 KiB to receive and 256 KiB to send, before any code runs. The control: outside, to more."""
+        code = """
+import socket
+listener = socket.create_server(('127.0.0.1', 0))
+a = socket.create_connection(listener.getsockname())
+b = listener.accept()[0]
+part = bytes(1 << 16)
+for full in range(400, 0, -1):  # it grows while the other end reads
+    a.setblocking(False)
+    try:
+        while True:
+            a.send(part)
+    except BlockingIOError:
+        pass
+    n = 0
+    while n < 1 << 17:
+        n += len(b.recv(1 << 16))
+found = [b.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF), a.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)]
+"""
+        outside = {}
+        exec(code, outside)  # pylint: disable=exec-used
+        for end in "a", "b", "listener":
+            outside[end].close()
+        receives, sends = self.value(code + "found")
+        self.assertLessEqual(receives, 128 << 10)
+        self.assertLessEqual(sends, 256 << 10)
+        self.assertGreater(outside["found"][0], 128 << 10)
+        self.assertGreater(outside["found"][1], 256 << 10)
+
     def test_a_flood_over_loopback(self):
         """86. The control: the packets arrive, but only in this session's network."""
         received = self.value(INSIDE + """

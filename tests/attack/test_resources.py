@@ -1,5 +1,6 @@
 """Classes 68 to 71, 82, 84 and 87: memory and files. Every attack is bounded, so that a limit that does not hold cannot harm the machine."""
 
+import glob
 import json
 import os
 import shutil
@@ -332,6 +333,31 @@ while time.monotonic() < end:
         self.assertEqual(pending.result(30)["structuredContent"]["status"], "ok")
         self.assertLess(busy, idle * 10 + harness.AT_ONCE)
 
+    def test_past_the_page_cache(self):
+        """84. No read of a file of the image goes past the page cache, and no call starts one or waits for the disk. The control: outside, reads do,
+        and the calls notice that there is no such file."""
+        code = """
+import ctypes, errno, fcntl, os
+libc = ctypes.CDLL(None, use_errno=True)
+def tell(function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+fd = os.open(path, os.O_RDONLY)
+how = ctypes.create_string_buffer(24)
+value = [tell(os.open, path, os.O_RDONLY | os.O_DIRECT), tell(fcntl.fcntl, fd, fcntl.F_SETFL, os.O_DIRECT),
+         libc.syscall(437, -100, path.encode(), how, 24) >= 0 or errno.errorcode[ctypes.get_errno()]]
+value += [tell(call, *arguments) for call, arguments in ((os.fsync, (9999,)), (os.fdatasync, (9999,)), (os.posix_fadvise, (9999, 0, 0, os.POSIX_FADV_WILLNEED)))]
+value += [libc.readahead(9999, ctypes.c_long(0), 4096), libc.sync_file_range(9999, ctypes.c_long(0), ctypes.c_long(0), 7)]
+"""
+        with tempfile.NamedTemporaryFile(dir="/var/tmp") as f:
+            outside = {"path": f.name}
+            exec(code, outside)  # pylint: disable=exec-used
+            os.close(outside["fd"])
+        self.assertEqual(outside["value"], [None, None, True, "EBADF", "EBADF", "EBADF", -1, -1])
+        self.assertEqual(self.value(f"path = __import__('os').__file__\n{code}value"), ["EINVAL", "EINVAL", "ENOSYS", None, None, None, 0, 0])
+
     def test_sync(self):
         """87."""
         code = "import ctypes, errno\nl = ctypes.CDLL(None, use_errno=True)\n[l.syscall(n, 0) and errno.errorcode[ctypes.get_errno()] for n in ({}, {})]"
@@ -339,6 +365,59 @@ while time.monotonic() < end:
         self.assertEqual(self.value(code.format(sync, syncfs)), ["ENOSYS", "ENOSYS"])
         # The control, of one file.
         self.ok("import os\nwith open('/tmp/f', 'w') as f: os.fsync(f.fileno())")
+
+
+PORTALOCKER = r"""
+import os, sys
+sys.path.insert(0, place)
+import portalocker
+path = folder + "/portalocker.lock"
+def taken_elsewhere(flags):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            portalocker.lock(open(path, "a"), flags | portalocker.LOCK_NB)
+            os._exit(1)
+        except portalocker.LockException:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+S, X = portalocker.LOCK_SH, portalocker.LOCK_EX
+value = []
+with portalocker.Lock(path, timeout=1) as f:
+    f.write("x")
+    value.append([taken_elsewhere(S), taken_elsewhere(X)])
+value.append([taken_elsewhere(S), taken_elsewhere(X)])
+with open(path) as f:
+    portalocker.lock(f, S | portalocker.LOCK_NB)
+    value.append([taken_elsewhere(S), taken_elsewhere(X)])
+    portalocker.unlock(f)
+    value.append([taken_elsewhere(S), taken_elsewhere(X)])
+again = portalocker.RLock(path)
+again.acquire(), again.acquire(), again.release()
+value.append(taken_elsewhere(X))
+again.release()
+value.append(taken_elsewhere(X))
+"""
+
+
+class Portalocker(harness.Case):
+    def test_as_outside(self):
+        """41. Locks of portalocker exclude other processes of the session as they do outside. The control is the same program outside."""
+        packages = glob.glob(os.path.join(os.environ.get("CLOISTER_VENV", ""), "lib", "python3*", "site-packages", "portalocker"))
+        self.assertTrue(packages, "portalocker is not in CLOISTER_VENV: run './quickstart test'")
+        place = tempfile.mkdtemp(dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, place)
+        shutil.copytree(packages[0], f"{place}/portalocker", ignore=shutil.ignore_patterns("__pycache__"))
+        os.chmod(place, 0o755)
+        outside = {"place": place, "folder": self.dir}
+        exec(PORTALOCKER, outside)  # pylint: disable=exec-used
+        self.assertEqual(outside["value"], [[0, 0], [1, 1], [1, 0], [1, 1], 0, 1])
+        server = rawmcp.RawServer("--config", self.config(mounts=[{"source": place, "target": "/data"}]))
+        self.addCleanup(server.free)
+        server.initialize()
+        cell = server.cell(f"place, folder = '/data', '/workspace'\n{PORTALOCKER}\nvalue")
+        self.assertEqual((cell["status"], cell.get("value", {}).get("json")), ("ok", outside["value"]), cell)
+        server.close()
 
 
 class Syncs(harness.Case):

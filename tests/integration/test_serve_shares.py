@@ -111,7 +111,7 @@ class Places(Shares):
         self.assertEqual(value(self.call(GREEDY, "x", session=names[0]).response())["value"]["json"], 0)
         answer = value(self.call(GREEDY, "'x' in globals()", session=names[1]).response())
         self.assertEqual((answer["state"], answer["value"]["json"]), ("new", False), answer)
-        self.assertIn("no call had named it", json.dumps(answer))
+        self.assertIn("variables and files were lost: no call had named it, it had been idle for ", json.dumps(answer))
 
 
 class Turns(Shares):
