@@ -8,12 +8,14 @@ build (CLOISTER_BUILD), the npm packages (CLOISTER_NODE) and the virtual environ
 import collections
 import contextlib
 import ctypes
+import fcntl
 import glob
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -70,14 +72,34 @@ ROOT = os.geteuid() == 0
 BOUNDED = ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
-# In the capable mode root's tests write the configs, and an ordinary user reads them.
-if "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", ""):
-    def readable_mkdtemp(*args, make=tempfile.mkdtemp, **rest):
-        path = make(*args, **rest)
-        os.chmod(path, 0o755)
-        return path
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_TOPDIR_FL = 0x80086601, 0x40086602, 0x20000  # ioctl_iflags(2)
 
-    tempfile.mkdtemp = readable_mkdtemp
+
+def spread(folder):
+    """Has ext4 put each directory that is made in this one into another group of inodes. A new file costs a look at each inode of its group
+    that was removed in the last minutes: in one group for all tests, that was two thirds of the time to build an image."""
+    with contextlib.suppress(OSError):  # other file systems
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            flags, = struct.unpack("i", fcntl.ioctl(fd, FS_IOC_GETFLAGS, bytes(4)))
+            fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("i", flags | FS_TOPDIR_FL))
+        finally:
+            os.close(fd)
+
+
+# In the capable mode root's tests write the configs, and an ordinary user reads them.
+READABLE = "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", "")
+
+
+def spread_mkdtemp(*args, make=tempfile.mkdtemp, **rest):
+    path = make(*args, **rest)
+    if READABLE:
+        os.chmod(path, 0o755)
+    spread(path)
+    return path
+
+
+tempfile.mkdtemp = spread_mkdtemp
 
 
 def become_subreaper():
