@@ -73,6 +73,14 @@ static int take_seat(void *data, const char *profile, const struct inject_user *
         return injects_seat(broker->injects, profile, user, ret, err);
 }
 
+static void on_inject_lost(void *data, const char *profile)
+{
+        struct broker *broker = data;
+
+        if (broker->sessions)
+                sessions_inject_lost(broker->sessions, profile);
+}
+
 static void on_network_lost(void *data)
 {
         struct broker *broker = data;
@@ -622,7 +630,7 @@ static int make_parts(struct broker *broker, struct error *err)
                                           on_owner_asked,
                                           on_page_done,
                                           broker_secrets_mask(broker->secrets)};
-        r = injects_new(&broker->injects, broker->base, err);
+        r = injects_new(&broker->injects, broker->base, on_inject_lost, broker, err);
         if (r < 0)
                 return r;
         const struct inject_requests injects = {take_seat, inject_seat_open,

@@ -37,6 +37,8 @@ struct injects {
         struct event_base *base;
         struct inject_process *processes;
         uint64_t last_id;
+        void (*lost)(void *data, const char *profile);
+        void *data;
 };
 
 static void hang_up(struct inject_process *p)
@@ -71,8 +73,10 @@ static void drop_unused(struct inject_process *p)
 
 static void on_end(struct inject_process *p, const char *why)
 {
-        log_error("the process that has the secrets of profile \"%s\" %s", p->profile, why);
+        log_error("the process that reads requests of profile \"%s\" %s", p->profile, why);
         hang_up(p);
+        if (p->is_current)
+                p->all->lost(p->all->data, p->profile);
         p->is_current = false;
         for (const struct inject_seat *seat = p->seats; seat; seat = seat->next)
                 seat->user.lost(seat->user.data);
@@ -196,7 +200,7 @@ void injects_take(struct injects *injects, const char *profile, int socket)
         p->readable = event_new(injects->base, socket, EV_READ | EV_PERSIST, on_event, p);
         int r = p->readable && event_add(p->readable, NULL) == 0 ? take_ready(p) : -ENOMEM;
         if (r < 0) {
-                log_error("the process that has the secrets of profile \"%s\": %s", profile,
+                log_error("the process that reads requests of profile \"%s\": %s", profile,
                           strerror(-r));
                 process_free(p);
                 return;
@@ -228,7 +232,7 @@ int injects_seat(struct injects *injects, const char *profile, const struct inje
         struct inject_seat *seat = p ? calloc(1, sizeof(*seat)) : NULL;
 
         if (!p)
-                return error_set(err, ENOENT, "no process has the secrets of profile \"%s\"",
+                return error_set(err, ENOENT, "no process reads requests of profile \"%s\"",
                                  profile);
         if (!seat)
                 return error_errno(err, ENOMEM, "secrets");
@@ -247,7 +251,7 @@ int inject_seat_open(const struct inject_seat *seat, const struct inject_request
         int pair[2];
 
         if (seat->process->socket < 0)
-                return error_set(err, EPIPE, "the process that has the secrets has ended");
+                return error_set(err, EPIPE, "the process that reads requests has ended");
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
                 return error_errno(err, errno, "socketpair");
         request.verb = INJECT_OPEN;
@@ -258,7 +262,7 @@ int inject_seat_open(const struct inject_seat *seat, const struct inject_request
         if (r >= 0)
                 return pair[OURS];
         close(pair[OURS]);
-        return error_errno(err, -r, "send to the process that has the secrets");
+        return error_errno(err, -r, "send to the process that reads requests");
 }
 
 const char *inject_seat_certificate(const struct inject_seat *seat)
@@ -279,13 +283,14 @@ void inject_seat_leave(struct inject_seat *seat)
         drop_unused(p);
 }
 
-int injects_new(struct injects **ret, struct event_base *base, struct error *err)
+int injects_new(struct injects **ret, struct event_base *base,
+                void (*lost)(void *data, const char *profile), void *data, struct error *err)
 {
         struct injects *injects = calloc(1, sizeof(*injects));
 
         if (!injects)
                 return error_errno(err, ENOMEM, "secrets");
-        injects->base = base;
+        *injects = (struct injects){.base = base, .lost = lost, .data = data};
         *ret = injects;
         return 0;
 }

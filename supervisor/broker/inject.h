@@ -1,5 +1,5 @@
 /*
- * The processes that have the secrets with "to" of profiles (supervisor/inject/), as the broker has them: it has their sockets, opens
+ * The processes that read requests of profiles with "to" or "inspect" (supervisor/inject/), as the broker has them: it has their sockets, opens
  * sessions in them, and decides about each request. It has neither values nor keys.
  *
  * The process of a profile that the monitor has started last is for new sessions. An earlier one ends after its last session.
@@ -14,7 +14,9 @@
 
 struct injects;
 
-int injects_new(struct injects **ret, struct event_base *base, struct error *err);
+/* lost: the process for new sessions of a profile has ended. */
+int injects_new(struct injects **ret, struct event_base *base,
+                void (*lost)(void *data, const char *profile), void *data, struct error *err);
 struct injects *injects_free(struct injects *injects);
 
 /* INJECT_STARTED: takes ownership of the socket, which has the first message. */

@@ -831,6 +831,16 @@ static void match_sizes(struct pool *p)
         }
 }
 
+void pool_renew(struct pool *p, size_t profile)
+{
+        struct spare *spare;
+
+        TAILQ_FOREACH (spare, &p->spares, link) {
+                if (is_for(spare, profile))
+                        spare_end(spare);
+        }
+}
+
 void pool_reload(struct pool *p, const struct config *config, size_t sessions_max)
 {
         struct spare *spare;

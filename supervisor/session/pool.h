@@ -56,6 +56,9 @@ struct pool *pool_free(struct pool *pool);
 /* Another config is valid from now on. */
 void pool_reload(struct pool *pool, const struct config *config, size_t sessions_max);
 
+/* Ends the spares of a profile: what they need has ended, and sandboxes that are requested later have it. */
+void pool_renew(struct pool *pool, size_t profile);
+
 /* How many sessions are live, and how many of them wait for a sandbox. */
 void pool_set_sessions(struct pool *pool, size_t n_live, size_t n_waiting);
 

@@ -791,6 +791,14 @@ void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind)
         sessions->context.hello.usage = kind;
 }
 
+void sessions_inject_lost(struct sessions *sessions, const char *profile)
+{
+        int i = config_find_profile(sessions->context.config, profile, NULL);
+
+        if (i >= 0)
+                pool_renew(sessions->pool, (size_t)i);
+}
+
 void sessions_expect(struct sessions *sessions, const struct config_profile *profile)
 {
         int i = profile ? config_find_profile(sessions->context.config, profile->name, NULL) : 0;

@@ -86,6 +86,8 @@ void sessions_expect(struct sessions *sessions, const struct config_profile *pro
 
 /* The process that had the network of sessions has ended: their networks are opened again. */
 void sessions_network_lost(struct sessions *sessions);
+/* The process that reads requests of this profile has ended: a new one starts with the next request for a sandbox. */
+void sessions_inject_lost(struct sessions *sessions, const char *profile);
 /* The catalogue of tools has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);
 

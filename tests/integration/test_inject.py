@@ -465,7 +465,7 @@ def begin(n, seconds):
         self.assertLessEqual(memory, 12 * 1024 * harness.SANITIZED)
         # Its end: requests fail, other hosts work, the next session has a new one.
         os.kill(pid, 9)
-        self.assertTrue(harness.wait_until(lambda: "the process that has the secrets of profile" in server.log()), server.log())
+        self.assertTrue(harness.wait_until(lambda: "the process that reads requests of profile" in server.log()), server.log())
         status, text = self.ask(server, f'fetch("{self.url("echo")}", **{{"X-Token": T}})')
         self.assertIn("502", str(status) + text)
         self.assertIn("has ended: reset the session", text)
