@@ -18,6 +18,8 @@ static const char *const texts[] = {
                 "was asked for by TLS without a readable server name (profile \"%s\", network.allow)",
         [EGRESS_NOT_TLS] =
                 "was asked for without TLS, which port 443 needs (profile \"%s\", network.allow)",
+        [EGRESS_NOT_READ] =
+                "needs TLS, because its requests are read: use https (profile \"%s\", secrets or inspect)",
         [EGRESS_MALFORMED] =
                 "was asked for by a request that the proxy of profile \"%s\" does not take",
         [EGRESS_USED_UP] =
@@ -29,7 +31,7 @@ static const char *const texts[] = {
                 "has no address: there is no such name, or no name server answers (profile \"%s\")",
         [EGRESS_UNREACHABLE] = "does not answer (profile \"%s\")",
         [EGRESS_NO_SECRETS] =
-                "is a host of a secret, and the process that has the secrets of profile \"%s\" has ended: reset the session",
+                "is a host of a secret or with \"inspect\", and the process that reads requests of profile \"%s\" has ended: reset the session",
         [EGRESS_LATE] = "took too long (profile \"%s\")",
 };
 static_assert(ARRAY_SIZE(texts) == EGRESS_REASON_MAX, "one for each");

@@ -23,6 +23,7 @@ enum egress_reason {
         EGRESS_OTHER_NAME,  /* Host or TLS's server name is another one */
         EGRESS_NO_NAME,     /* TLS without a server name, or with an encrypted one */
         EGRESS_NOT_TLS,     /* on port 443 */
+        EGRESS_NOT_READ,    /* to a host whose requests are read, without TLS */
         EGRESS_MALFORMED,   /* a request that has two readings, or none */
         EGRESS_USED_UP,     /* max_bytes */
         EGRESS_RULE,        /* a rule about @network.connect denies it, or asks */
@@ -30,7 +31,7 @@ enum egress_reason {
         EGRESS_UNKNOWN,     /* from here on no denial: the name has no address */
         EGRESS_UNREACHABLE, /* no address answers */
         EGRESS_LATE,        /* a deadline */
-        EGRESS_NO_SECRETS,  /* a host of a secret, and cloister-inject has ended */
+        EGRESS_NO_SECRETS, /* a host of a secret or with "inspect", and cloister-inject has ended */
         EGRESS_REASON_MAX,
 };
 

@@ -12,6 +12,8 @@
 enum {
         INJECT_SECRETS_MAX = 16,
         INJECT_HOSTS_MAX = 32, /* of a profile */
+        INJECT_RULES_MAX =
+                2 * INJECT_HOSTS_MAX, /* of struct inject_list: port 80 of inspected hosts too */
         INJECT_NAME_SIZE = 72,
         INJECT_HOST_SIZE = 256,
         INJECT_PLACEHOLDER_SIZE = 128, /* with a NUL */
@@ -74,6 +76,6 @@ struct inject_handed {
 
 /* For the process that has the network, in a sealed memfd. One line for each host, as network.allow has it, and for each placeholder. */
 struct inject_list {
-        char hosts[INJECT_HOSTS_MAX * (INJECT_HOST_SIZE + 8)];
+        char hosts[INJECT_RULES_MAX * (INJECT_HOST_SIZE + 8)];
         char placeholders[INJECT_SECRETS_MAX * INJECT_PLACEHOLDER_SIZE];
 };

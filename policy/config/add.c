@@ -19,6 +19,7 @@
 #include "policy/config/bound.h"
 #include "policy/config/journal-keys.h"
 #include "policy/config/keys.h"
+#include "policy/config/network-keys.h"
 #include "policy/config/node-keys.h"
 #include "policy/config/package-keys.h"
 #include "policy/config/program-keys.h"
@@ -30,7 +31,6 @@
 #include "policy/config/server-keys.h"
 #include "policy/did-you-mean.h"
 #include "policy/image.h"
-#include "policy/network-rules.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 DEFINE_CLEANUP(struct config *, config_free)
@@ -146,52 +146,6 @@ static int read_id_range(struct config_reading *r, const struct config_key *key,
         config->id_first = (uint32_t)first;
         config->id_count = (uint32_t)count;
         return 0;
-}
-
-/* ---- keys of a profile: network ---- */
-
-static int read_network(struct config_reading *r, const struct config_key *key, yyjson_val *value)
-{
-        struct config_profile *profile = r->profile;
-        yyjson_val *allow = yyjson_obj_get(value, "allow");
-
-        config_reset(key, profile);
-        profile->network = CONFIG_NETWORK_NONE;
-        if (yyjson_equals_str(value, "none"))
-                return 0;
-        if (yyjson_equals_str(value, "loopback")) {
-                profile->network = CONFIG_NETWORK_LOOPBACK;
-                return 0;
-        }
-        if (!yyjson_is_arr(allow) || yyjson_arr_size(allow) == 0)
-                return config_mistake(
-                        r, value,
-                        "network must be \"none\", \"loopback\" or {\"allow\": [\"api.example.com:443\", \"*.example.org\"]}");
-        yyjson_val *host;
-        size_t i, n;
-        yyjson_arr_foreach (allow, i, n, host) {
-                if (yyjson_obj_get(host, "inspect"))
-                        return config_mistake(
-                                r, host,
-                                "network.allow: \"inspect\" does not exist in this version: write the host as a string");
-        }
-        profile->network = CONFIG_NETWORK_ALLOW;
-        return config_read_object(r, key, value);
-}
-
-static int check_hosts(struct config_reading *r, const struct config_key *key, yyjson_val *value)
-{
-        char *const *list = *(char ***)config_member(key, r->into);
-        struct network_rule rule;
-        int e = 0;
-
-        for (size_t i = 0; list[i] && e >= 0; i++) {
-                const char *why = network_rule_parse(list[i], &rule);
-                if (why)
-                        e = config_mistake(r, yyjson_arr_get(value, i), "%s: \"%.100s\" %s",
-                                           r->name, list[i], why);
-        }
-        return e;
 }
 
 /* ---- mounts ---- */

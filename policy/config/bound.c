@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policy/config/keys.h"
+#include "policy/config/network-keys.h"
 
 /* The number of a row among those of the top level. */
 static uint64_t bit_of(const struct config_key *key)
@@ -96,6 +97,8 @@ int config_bound(struct config *before, struct config *settings, const char *nam
         }
         if (r >= 0 && to->said & before->said_profile & bit_named("network")) {
                 r = check_network(&before->top, to, name, err);
+                if (r >= 0)
+                        r = config_inspect_also(&before->top.egress, &to->egress);
                 /* The bounds of bytes stay those of the config. */
                 to->egress.max_bytes = before->top.egress.max_bytes;
                 to->egress.rate = before->top.egress.rate;

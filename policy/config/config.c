@@ -269,7 +269,8 @@ bool config_same_sandbox(const struct config_profile *a, const struct config_pro
             !same_text(a->program.source, b->program.source) ||
             a->packages.install != b->packages.install ||
             !config_same_list(a->libraries.python, b->libraries.python) ||
-            !config_same_list(a->libraries.npm, b->libraries.npm) || !same_secrets(a, b))
+            !config_same_list(a->libraries.npm, b->libraries.npm) ||
+            !config_same_list(a->egress.inspect, b->egress.inspect) || !same_secrets(a, b))
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

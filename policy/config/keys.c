@@ -72,6 +72,7 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
 #define SCHEMA_POINTER                                                                             \
         "{\"type\":\"string\",\"maxLength\":1024,\"pattern\":\"^(/([^~]|~[01])*)?$\"}"
 #define SCHEMA_TEXT_255  "{\"type\":\"string\",\"minLength\":1,\"maxLength\":255}"
+#define SCHEMA_TEXT_256  "{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}"
 #define SCHEMA_TEXT_1024 "{\"type\":\"string\",\"minLength\":1,\"maxLength\":1024}"
 #define SCHEMA_HOST      "{\"type\":\"string\",\"minLength\":1,\"maxLength\":262}"
 /* One condition of a rule (policy/rules/condition.h). */
@@ -107,6 +108,11 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"planned\":{\"type\":\"object\"},\"vary\":{\"type\":\"array\",\"minItems\":1,"                 \
         "\"maxItems\":16,\"items\":" SCHEMA_POINTER "},"                                                 \
         "\"why\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":200}}}"
+#define SCHEMA_HOSTS                                                                               \
+        "\"minItems\":1,\"items\":{\"anyOf\":[" SCHEMA_TEXT_256                                    \
+        ",{\"type\":\"object\",\"required\":["                                                     \
+        "\"host\"],\"additionalProperties\":false,\"properties\":{\"host\":" SCHEMA_TEXT_256       \
+        ",\"inspect\":{\"type\":\"boolean\"}}}]}"
 #define SCHEMA_SECRETS                                                                             \
         "\"type\":\"object\",\"maxProperties\":16,\"propertyNames\":{\"pattern\":"                 \
         "\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},"                                                      \

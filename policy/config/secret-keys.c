@@ -223,6 +223,9 @@ int config_check_secret_like(struct config_reading *r, const struct config_key *
 
 bool config_has_injected(const struct config_profile *profile)
 {
+        if (profile->network == CONFIG_NETWORK_ALLOW && profile->egress.inspect &&
+            profile->egress.inspect[0])
+                return true;
         for (size_t i = 0; i < profile->n_secrets; i++)
                 if (profile->secrets[i].to && profile->network == CONFIG_NETWORK_ALLOW)
                         return true;
@@ -286,10 +289,14 @@ int config_check_secret_hosts(struct config *config, struct error *err)
                         if (r < 0)
                                 return r;
                 }
+                for (char *const *host = has_network ? p->egress.inspect : NULL; host && *host;
+                     host++)
+                        n++;
                 if (n > CONFIG_SECRET_HOSTS_MAX)
-                        return error_set(err, EINVAL,
-                                         "profile \"%s\": secrets: more than %d hosts in to",
-                                         p->name, CONFIG_SECRET_HOSTS_MAX);
+                        return error_set(
+                                err, EINVAL,
+                                "profile \"%s\": more than %d hosts in \"to\" of secrets and with \"inspect\"",
+                                p->name, CONFIG_SECRET_HOSTS_MAX);
         }
         return 0;
 }

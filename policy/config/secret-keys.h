@@ -6,9 +6,10 @@
 config_code_fn config_read_secrets, config_check_secret_from, config_read_secret_arguments,
         config_check_secret_to, config_check_secret_in, config_check_secret_like;
 
-/* Whether each host of "to" is one that the network of its profile allows, and no profile has too many. -EINVAL. */
+/* Whether each host of "to" is one that the network of its profile allows, and no profile has too many of these and of inspected ones.
+ * -EINVAL. */
 int config_check_secret_hosts(struct config *config, struct error *err);
-/* Whether the profile has a secret with "to": it has a cloister-inject. */
+/* Whether the profile has a secret with "to", or a host that is inspected: it has a cloister-inject. */
 bool config_has_injected(const struct config_profile *profile);
 /* The part of "like" that all placeholders have: bytes from its beginning. */
 size_t config_like_prefix(const char *like);

@@ -65,7 +65,8 @@ struct config_pool {
 
 /* What a session of a profile with CONFIG_NETWORK_ALLOW may reach. */
 struct config_egress {
-        char **allow;       /* network_rule_parse(), NULL-terminated; NULL unless ALLOW */
+        char **allow;   /* network_rule_parse(), NULL-terminated; NULL unless ALLOW */
+        char **inspect; /* "host:port" of those whose requests are read, NULL-terminated, or NULL */
         uint64_t max_bytes; /* of a session, both directions together */
         uint64_t rate;      /* bytes a second; 0: no limit */
 };

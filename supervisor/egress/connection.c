@@ -554,9 +554,8 @@ static void start_request(struct connection *c)
                 refuse(c, EGRESS_RULE);
                 return;
         }
-        if ((request->is_connect && request->port == NETWORK_PORT_HTTP) ||
-            (!request->is_connect && is_injected(c))) {
-                refuse(c, EGRESS_NOT_TLS);
+        if (request->is_connect ? request->port == NETWORK_PORT_HTTP : is_injected(c)) {
+                refuse(c, request->is_connect ? EGRESS_NOT_TLS : EGRESS_NOT_READ);
                 return;
         }
         if (egress_inject_finds(s->inject, &(struct egress_tail){}, (char *)c->out.data,

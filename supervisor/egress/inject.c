@@ -22,7 +22,7 @@ enum {
 
 struct egress_inject {
         int socket;
-        struct network_rule hosts[INJECT_HOSTS_MAX];
+        struct network_rule hosts[INJECT_RULES_MAX];
         size_t n_hosts;
         struct secret_forms forms[INJECT_SECRETS_MAX];
         size_t n_placeholders;
@@ -38,7 +38,7 @@ static int take_list(struct egress_inject *inject, struct inject_list *list, str
         list->placeholders[sizeof(list->placeholders) - 1] = '\0';
         for (char *line = strtok_r(list->hosts, "\n", &rest); line;
              line = strtok_r(NULL, "\n", &rest))
-                if (inject->n_hosts == INJECT_HOSTS_MAX ||
+                if (inject->n_hosts == INJECT_RULES_MAX ||
                     network_rule_parse(line, &inject->hosts[inject->n_hosts++]))
                         return error_set(err, EPROTO, "hosts of secrets: \"%.100s\"", line);
         for (char *line = strtok_r(list->placeholders, "\n", &rest); line;

@@ -89,7 +89,8 @@ static int constrain(struct authority *a, X509 *x)
 
 static int make_authority(struct authority *a)
 {
-        X509 *x = a->certificate = begin("Cloister, for the hosts of secrets", a->key, YEAR_S);
+        X509 *x = a->certificate = begin("Cloister, for hosts of secrets and inspect", a->key,
+                                         YEAR_S);
 
         return x && X509_set_issuer_name(x, X509_get_subject_name(x)) &&
                add_extension(x, x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
@@ -103,7 +104,7 @@ static X509 *make_host(struct authority *a, size_t host)
 {
         char names[INJECT_HOST_SIZE + 8];
         /* A common name has 64 characters at most, and no program needs it. */
-        X509 *x = begin("a host of a secret", a->host_key, DAY_S);
+        X509 *x = begin("a host of Cloister", a->host_key, DAY_S);
 
         snprintf(names, sizeof(names), "DNS:%s", a->settings->hosts[host].name);
         if (x && X509_set_issuer_name(x, X509_get_subject_name(a->certificate)) &&

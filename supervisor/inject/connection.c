@@ -164,8 +164,9 @@ static void answer(struct inject_connection *c, int status, const char *clause)
         const char *profile = c->session->profile;
         char line[700];
 
-        snprintf(line, sizeof(line), "%s:%u %s (profile \"%s\", secrets)", host->name, host->port,
-                 clause, profile);
+        bool is_inspected = c->session->inject->settings->inspected >> c->host & 1;
+        snprintf(line, sizeof(line), "%s:%u %s (profile \"%s\", %s)", host->name, host->port,
+                 clause, profile, is_inspected ? "inspect" : "secrets");
         log_warning("session %llu: %s", (unsigned long long)c->session->id, line);
         tell_end(c, 0);
         count_body(c, 0);

@@ -1,5 +1,5 @@
 /*
- * cloister-inject: has the values of the secrets with "to" of one profile. The monitor starts it before the first session of the
+ * cloister-inject: reads the requests of one profile to hosts of secrets with "to", whose values it has, and to those with "inspect". The monitor starts it before the first session of the
  * profile, in namespaces of its own, without a network, and with these descriptors: the broker's socket, a filter, a pipe with the values,
  * and a file with the certificates that are trusted for servers.
  *

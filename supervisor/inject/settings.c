@@ -18,7 +18,7 @@ int inject_settings_host(const struct inject_settings *settings, const char *nam
 }
 
 /* "HOST:PORT", as policy/config writes it. */
-static int add_host(struct inject_settings *s, struct inject_secret *secret, const char *text)
+static int add_host(struct inject_settings *s, uint32_t *hosts, const char *text)
 {
         const char *colon = text ? strrchr(text, ':') : NULL;
         long port = colon ? strtol(colon + 1, NULL, 10) : 0;
@@ -35,7 +35,7 @@ static int add_host(struct inject_settings *s, struct inject_secret *secret, con
                 memcpy(s->hosts[index].name, name, sizeof(name));
                 s->hosts[index].port = (uint16_t)port;
         }
-        secret->hosts |= UINT32_C(1) << index;
+        *hosts |= UINT32_C(1) << index;
         return 0;
 }
 
@@ -64,7 +64,7 @@ static int add_secret(struct inject_settings *s, yyjson_val *entry, yyjson_val *
                 secret->places |= place_of(yyjson_get_str(item));
         yyjson_arr_foreach (yyjson_obj_get(entry, "to"), i, n, item)
                 if (r >= 0)
-                        r = add_host(s, secret, yyjson_get_str(item));
+                        r = add_host(s, &secret->hosts, yyjson_get_str(item));
         if (r < 0 || !secret->places)
                 return error_set(err, EINVAL, "secret %s: not as agreed", name);
         const char *value = json_string(values, name, &length);
@@ -111,6 +111,9 @@ int inject_settings_read(struct inject_settings *ret, const char *text, const ch
         yyjson_arr_foreach (yyjson_obj_get(yyjson_doc_get_root(doc), "secrets"), i, n, entry)
                 if (r >= 0)
                         r = add_secret(ret, entry, yyjson_doc_get_root(all), err);
+        yyjson_arr_foreach (yyjson_obj_get(yyjson_doc_get_root(doc), "inspect"), i, n, entry)
+                if (r >= 0 && add_host(ret, &ret->inspected, yyjson_get_str(entry)) < 0)
+                        r = error_set(err, EINVAL, "inspect: not as agreed");
         if (r < 0)
                 forget_values(ret);
         return r;

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "rpc/inject-messages.h"
 
-/* A variable: {"secrets": [{"name", "in": [PLACE, …], "to": ["HOST:PORT", …]}, …]} */
+/* A variable: {"secrets": [{"name", "in": [PLACE, …], "to": ["HOST:PORT", …]}, …],
+ * "inspect": ["HOST:PORT", …]} */
 #define INJECT_VARIABLE "CLOISTER_INJECT"
 
 enum { INJECT_VALUE_MAX = 4096 /* bytes of a value */ };
@@ -36,6 +37,8 @@ struct inject_settings {
                 uint16_t port;
         } hosts[INJECT_HOSTS_MAX];
         size_t n_hosts;
+        uint32_t
+                inspected; /* bits of hosts: those that are read whether or not a secret is for them */
 };
 
 /* text: of the variable. values: the JSON object that cloister-access writes. */

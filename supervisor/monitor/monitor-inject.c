@@ -66,6 +66,7 @@ static int make_settings(const struct config_profile *profile, struct buffer *to
                 json_out_end(&out, '}');
         }
         json_out_end(&out, ']');
+        put_list(&out, "inspect", profile->egress.inspect);
         json_out_end(&out, '}');
         buffer_append(to, "", 1);
         return out.error < 0 ? out.error : to->error;

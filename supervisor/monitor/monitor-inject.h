@@ -1,5 +1,5 @@
 /*
- * The processes that have the values of secrets with "to": one cloister-inject for each profile that has such secrets, started with them
+ * The processes that have the values of secrets with "to": one cloister-inject for each profile that has such secrets, or hosts with "inspect", started with them
  * (monitor-secrets.c).
  *
  * It runs in namespaces of its own, without a network, as the broker's user, and gives up what it has (supervisor/inject/main.c). It ends when the

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "policy/config/network-keys.h"
 #include "policy/rules/rules.h"
 #include "supervisor/session/actions.h"
 #include "supervisor/session/calls/calls.h"
@@ -158,6 +159,10 @@ static const char *lost_part(const struct config_profile *was, const struct conf
         for (size_t i = 0; i < was->n_mounts; i++)
                 if (!has_mount(now, &was->mounts[i]))
                         return "has a mount less now";
+        /* Its process was started for the hosts of then. */
+        for (char *const *host = now->egress.inspect; host && *host; host++)
+                if (!config_inspects(&was->egress, *host))
+                        return "has another host with \"inspect\" now";
         return NULL;
 }
 

@@ -338,10 +338,8 @@ class Secrets(harness.Case):
                 ({f"S{i}": good for i in range(17)}, "at most 16 secrets"),
                 ({"S": {**good, "to": ["api.example.com"]}}, "exactly one of arguments and to"),
                 ({"S": {**good, "like": "ghp_XXXX0000"}}, "in and like need to"),
-                (None, '"inspect" does not exist in this version'),
                 ([], "must be an object")):
-            keys = {"network": {"allow": [{"host": "api.example.com", "inspect": True}]}} if secrets is None else {"secrets": secrets}
-            done = self.run_cloister("mcp", "--config", self.config(**keys, name="bad.json"))
+            done = self.run_cloister("mcp", "--config", self.config(secrets=secrets, name="bad.json"))
             lines = [json.loads(line)["message"] for line in done.stderr.decode().splitlines()]
             self.assertEqual(len(lines), 1, lines)
             text = lines[0]

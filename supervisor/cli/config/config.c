@@ -22,6 +22,7 @@
 #include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/config/keys.h"
+#include "policy/config/network-keys.h"
 #include "policy/config/publish.h"
 #include "policy/config/rule-test-keys.h"
 #include "policy/image.h"
@@ -650,6 +651,22 @@ static void put_settings(struct json_out *out, const struct config_as *as, bool 
         json_out_end(out, '}');
 }
 
+static void put_hosts(struct json_out *out, const char *name, const struct config_egress *egress)
+{
+        json_out_begin(out, name, '[');
+        for (char *const *host = egress->allow; *host; host++) {
+                if (!config_inspects(egress, *host)) {
+                        json_out_text(out, NULL, *host);
+                        continue;
+                }
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "host", *host);
+                json_out_bool(out, "inspect", true);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+}
+
 static void put_secret_arguments(struct json_out *out, const struct config_secret *secret)
 {
         json_out_begin(out, "arguments", '{');
@@ -697,6 +714,8 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                 put_rules(out, key->name, "rule", *(char **const *)member);
         } else if (key->code == CODE_RULE_TESTS) {
                 put_rules(out, key->name, "test", *(char **const *)member);
+        } else if (key->code == CODE_HOSTS) {
+                put_hosts(out, key->name, &profile->egress);
         } else if (key->code == CODE_SECRETS) {
                 put_secrets(out, in);
         } else if (key->code == CODE_SECRET_ARGUMENTS) {

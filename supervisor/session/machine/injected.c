@@ -14,6 +14,7 @@
 #include "base/json-out.h"
 #include "base/json.h"
 #include "policy/config/secret-keys.h"
+#include "policy/network-rules.h"
 #include "policy/rules/rules.h"
 #include "supervisor/secrets/placeholder.h"
 #include "supervisor/session/machine/injected-records.h"
@@ -171,6 +172,7 @@ static int make_list(struct session *s, struct error *err)
 {
         const struct session_injected *injected = &s->network.injected;
         _cleanup_free_ struct inject_list *list = calloc(1, sizeof(*list));
+        char *const *inspected = s->profile->egress.inspect;
         size_t n = 0, m = 0;
 
         if (!list)
@@ -180,6 +182,11 @@ static int make_list(struct session *s, struct error *err)
                         if (n < sizeof(list->hosts))
                                 n += (size_t)snprintf(list->hosts + n, sizeof(list->hosts) - n,
                                                       "%s\n", *to);
+        /* Of an inspected host, nothing may pass without TLS. */
+        for (; inspected && *inspected && n < sizeof(list->hosts); inspected++)
+                n += (size_t)snprintf(list->hosts + n, sizeof(list->hosts) - n, "%s\n%.*s:%d\n",
+                                      *inspected, (int)(strrchr(*inspected, ':') - *inspected),
+                                      *inspected, NETWORK_PORT_HTTP);
         for (size_t i = 0; i < INJECT_SECRETS_MAX && *injected->placeholders->placeholders[i].name;
              i++)
                 m += (size_t)snprintf(list->placeholders + m, sizeof(list->placeholders) - m,
