@@ -60,6 +60,7 @@ struct inject_connection {
         uint32_t serial;
         bool is_recorded; /* the broker waits for the end of the request … */
         bool is_sent;     /* … of which the server may have got a part */
+        bool is_cut;      /* the server takes no more of it; its response may be there already */
         struct response response;
 };
 
@@ -309,7 +310,8 @@ static int begin_exchange(struct inject_connection *c, struct error *why)
 
 static void end_exchange(struct inject_connection *c)
 {
-        bool continues = c->response.keeps_alive && c->keeps_alive && c->to_server.length == 0;
+        bool continues = c->response.keeps_alive && c->keeps_alive && !c->is_cut &&
+                         c->to_server.length == 0;
 
         tell_end(c, c->response.status);
         response_done(&c->response);
@@ -342,15 +344,16 @@ static void step_send(struct inject_connection *c, bool *moved)
         while (c->to_server.length > 0) {
                 ssize_t n = tls_write(&c->server, buffer_bytes(&c->to_server), c->to_server.length);
                 c->is_sent |= n > 0;
+                c->is_cut = n < 0;
                 if (n < 0)
-                        fail(c, "ended the connection before it had the request");
-                if (n <= 0)
+                        break;
+                if (n == 0)
                         return;
                 explicit_bzero(buffer_bytes(&c->to_server), (size_t)n);
                 buffer_consume(&c->to_server, (size_t)n);
                 *moved = true;
         }
-        buffer_done(&c->to_server);
+        clear(&c->to_server);
 }
 
 /* A piece of the response. Returns 1: more may follow; 0: not now, or it has ended; -EBADMSG: response.why. */
@@ -386,7 +389,10 @@ static void step_receive(struct inject_connection *c, bool *moved)
         if (r >= 0 && !c->response.is_done)
                 r = response_flush(&c->response);
         if (r < 0)
-                fail(c, c->response.why ? c->response.why : "ended the connection");
+                fail(c, c->is_cut && !c->response.began
+                                ? "ended the connection before it had the request"
+                        : c->response.why ? c->response.why
+                                          : "ended the connection");
         else if (c->response.is_done)
                 end_exchange(c);
 }
@@ -535,7 +541,7 @@ void inject_connection_decided(struct inject_connection *c, bool is_allowed, boo
         struct error error = {};
 
         c->is_recorded = is_recorded;
-        c->is_sent = false;
+        c->is_sent = c->is_cut = false;
         int r = is_allowed ? begin_exchange(c, &error) : 0;
 
         if (!is_allowed)

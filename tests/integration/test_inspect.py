@@ -58,6 +58,9 @@ class Inspect(test_inject.Case):
         self.assertIn(b"POST /echo?q=1 HTTP/1.1\r\n", self.host.seen[-1][0])
         self.assertIn(b"\r\nX-A: b\r\n", self.host.seen[-1][0])
         self.assertEqual(self.host.seen[-1][1], b"body")
+        # A server that answers and closes before it has read the body: its answer reaches the client.
+        for _ in range(3):
+            self.assertEqual(self.ask(server, f'fetch("{self.url("early")}", b"a" * 1000000)'), [413, "too large"])
         # Rules decide about method and path. Without TLS nothing passes, on port 80 neither.
         seen = len(self.host.seen)
         for code, why in ((f'fetch("{self.url("no/a")}")', "a rule denies"),
@@ -91,7 +94,7 @@ class Inspect(test_inject.Case):
         with open(name, encoding="utf-8") as f:
             records = [json.loads(line) for line in f.read().splitlines()]
         calls = [json.loads(r["arguments"]) for r in records if r["kind"] == "call"]
-        self.assertEqual(calls, [{"host": "localhost", "port": self.host.port, "method": "POST", "path": "/echo"}])
+        self.assertEqual(calls, [{"host": "localhost", "port": self.host.port, "method": "POST", "path": path} for path in ("/echo", *["/early"] * 3)])
         self.assertEqual([r["tool"] for r in records if r["kind"] == "denied"], ["request"] * 4)
 
     def check_end(self, server):
