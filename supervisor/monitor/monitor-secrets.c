@@ -234,7 +234,9 @@ static void finish(struct reading *g, const struct error *error)
         else if (error) {
                 named = *error;
                 error_context(&named, "profile \"%s\"", m->config->profiles[g->profile].name);
-                log_error("%s", named.text);
+                /* 'cloister run' prints it as the result of its code. */
+                if (m->options->mode != MODE_RUN || n == 0)
+                        log_error("%s", named.text);
         }
         if (is_stale)
                 reading_free(g);
