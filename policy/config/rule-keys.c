@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "policy/config/config.h"
 #include "policy/rules/labels.h"
 #include "policy/rules/rules.h"
 
@@ -105,20 +106,66 @@ size_t config_rules_servers(const struct config *config,
         return n;
 }
 
-int config_compile_rules(struct config *config, struct error *err)
+static int compile(struct config *config, size_t i, struct error *err)
 {
         struct rules_server servers[CONFIG_SERVERS_MAX];
         size_t n = config_rules_servers(config, servers);
+        struct config_profile *p = &config->profiles[i];
 
+        config->compiled_rules[i] = rules_free(config->compiled_rules[i]);
+        int r = p->rules && p->rules[0]
+                        ? rules_new(p->rules, servers, n, &config->compiled_rules[i], err)
+                        : 0;
+        p->compiled_rules = config->compiled_rules[i];
+        return r;
+}
+
+int config_compile_rules(struct config *config, struct error *err)
+{
         for (size_t i = 0; i < config->n_profiles; i++) {
-                struct config_profile *p = &config->profiles[i];
                 struct error why = {};
-                if (!p->rules || !p->rules[0])
-                        continue;
-                int r = rules_new(p->rules, servers, n, &config->compiled_rules[i], &why);
-                p->compiled_rules = config->compiled_rules[i];
+                int r = compile(config, i, &why);
                 if (r < 0 && !config_report(config, true, why.text))
                         return error_set(err, why.code, "%s", why.text);
         }
         return 0;
+}
+
+/* ---- rules of the config before ---- */
+
+static int set_rules(struct config *config, size_t i, char *const *from, struct error *err)
+{
+        size_t n = 0;
+
+        while (from && from[n])
+                n++;
+        char **copy = calloc(n + 1, sizeof(*copy));
+        for (size_t k = 0; copy && k < n; k++) {
+                copy[k] = strdup(from[k]);
+                if (!copy[k])
+                        copy = config_list_free(copy);
+        }
+        if (!copy)
+                return error_errno(err, ENOMEM, "rules");
+        config_list_free(config->profiles[i].rules);
+        config->profiles[i].rules = copy;
+        return compile(config, i, err);
+}
+
+int config_take_rules(struct config *config, const struct config *before, struct error *err)
+{
+        static char *nothing[] = {
+                (char *)"{\"file\":\"rule_tests\",\"line\":0,\"number\":1,\"own\":false,"
+                        "\"rule\":{\"deny\":\"*\",\"why\":\"the rules have failed their tests\"}}",
+                NULL};
+        int r = 0;
+
+        for (size_t i = 0; i < config->n_profiles && r >= 0; i++) {
+                int old = config_find_profile(before, config->profiles[i].name, NULL);
+                struct error why = {};
+                r = set_rules(config, i, old < 0 ? nothing : before->profiles[old].rules, &why);
+                if (r < 0)
+                        r = set_rules(config, i, nothing, err);
+        }
+        return r;
 }

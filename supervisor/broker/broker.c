@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "policy/config/add.h"
+#include "policy/config/rule-keys.h"
 #include "policy/config/rule-test-keys.h"
 #include "policy/config/server.h"
 #include "supervisor/broker/control-methods.h"
@@ -328,6 +329,18 @@ static void on_link_closed(void *data, const struct error *error)
         broker_end(data, status_of_failure(data));
 }
 
+/* The monitor tried the entries that need no parser of URLs, and uses this config already. */
+static int test_rules(const struct broker *broker, struct config *config, struct error *err)
+{
+        struct error failed = {};
+
+        if (config_check_rule_tests(config, trust_read_url, &failed) >= 0)
+                return 0;
+        log_error("%s: the rules of the config before stay in force, with the rest of the new one",
+                  failed.text);
+        return config_take_rules(config, broker->config, err);
+}
+
 /* The monitor has accepted the same bytes, so an error here is not expected: the broker ends. */
 static void on_reloaded(void *data, const struct monitor_hello *hello,
                         const struct link_config_file *files, size_t n)
@@ -341,6 +354,8 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
         if (r >= 0)
                 r = parse_config(&broker->options, files, texts, n, &config, &err);
         if (r >= 0)
+                r = test_rules(broker, config, &err);
+        if (r >= 0)
                 r = hub_reload(broker->hub, config, &err);
         if (r < 0) {
                 log_error("the new config: %s", err.text);
@@ -348,11 +363,6 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker_end(broker, 1);
                 return;
         }
-        /* The monitor tried the entries that need no parser of URLs, and uses this config already. */
-        if (config_check_rule_tests(config, trust_read_url, &err) < 0)
-                log_error(
-                        "the new config is in force, but an entry that needs a parser of URLs failed: %s",
-                        err.text);
         log_set_level((enum log_level)hello->log_level);
         reload_note(broker->reload, broker->config, config);
         sessions_reload(broker->sessions, config, hello);

@@ -78,15 +78,26 @@ class Reload(harness.Case):
         self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()), server.log())
         self.assertIn("rule_tests: entry 1: one.add: expected allow, found deny", server.log())
         self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
-        # Only the broker can read a URL, after the monitor took the config: the log has the failed entry.
+        # Only the broker can read a URL, after the monitor took the config: the rules of before stay, and a new profile has none.
         rules = [{"allow": "one.add", "when": {"/url": {"host": "a.example"}}}, {"deny": "one.echo"}]
         call = {"call": "one.add", "arguments": {"url": "https://a.example/"}}
+        echo = "try:\n    r = str(await mcp_one.echo(text='x'))\nexcept ToolError as e:\n    r = f'{type(e).__name__}: {e}'\nr"
+        kept = "the rules of the config before stay in force"
         self.save(path, one, rules=rules, rule_tests=[{**call, "expect": "allow"}])
         self.reloaded(server)
-        self.assertNotIn("needs a parser of URLs", server.log())
-        self.save(path, one, rules=rules, rule_tests=[{**call, "expect": "deny"}])
-        self.assertTrue(harness.wait_until(lambda: "needs a parser of URLs failed" in server.log()), server.log())
+        self.assertIn("ToolDenied", self.value(server, echo))
+        self.assertNotIn(kept, server.log())
+        self.save(path, one, rules=rules[:1], rule_tests=[{**call, "expect": "deny"}], profiles={"new": {"agent": True}})
+        self.assertTrue(harness.wait_until(lambda: kept in server.log()), server.log())
         self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
+        self.assertIn("ToolDenied", self.value(server, echo))
+        cell = server.cell("await mcp_one.add(a=1, b=2)", session="new", profile="new")
+        self.assertIn("the rules have failed their tests", json.dumps(cell))
+        # The control: a config that passes.
+        self.save(path, one, rules=rules[:1], rule_tests=[{**call, "expect": "allow"}], profiles={"new": {"agent": True}})
+        self.reloaded(server, 3)
+        self.assertNotIn("ToolDenied", self.value(server, echo))
+        self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']", session="new2", profile="new"), 3)
         server.close()
 
     def test_the_first_network_needs_a_start(self):
