@@ -4,9 +4,11 @@ import grp
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import unittest
 import urllib.request
 
@@ -168,6 +170,45 @@ class Directories(harness.Case):
                 if name.startswith("no"):
                     self.assertEqual(stat.S_IMODE(os.stat(self.socket_of(process)).st_mode), 0o600)
                 self.stop(process, log)
+
+
+@unittest.skipUnless(harness.ROOT, "needs a mount namespace and a second user")
+class Places(harness.Case):
+    """Another user has made the directories in which a server puts its control socket."""
+
+    def serve(self, foreign):
+        """A server that sees a /run and a /tmp of its own. Returns its log and what 'cloister sessions' prints there."""
+        place = tempfile.mkdtemp(dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, place)
+        os.makedirs(f"{place}/.local/state/cloister")
+        script = f"{place}/serve"
+        with open(script, "w", encoding="ascii") as f:
+            f.write(f"#!/bin/sh -e\nmount -t tmpfs -o mode=755 none /run\nmount -t tmpfs -o mode=1777 none /tmp\n"
+                    f"mkdir -m 700 {' '.join(foreign)}\nchown {NOBODY} {' '.join(foreign)}\nexec {harness.CLOISTER} serve --listen 127.0.0.1:0 --log-level info\n")
+        os.chmod(script, 0o755)
+        env = harness.environment(HOME=place)
+        log = harness.Log()
+        process = subprocess.Popen(["unshare", "-m", script], stdin=subprocess.DEVNULL, stderr=log, env=env, cwd=place)
+        try:
+            self.assertTrue(harness.wait_until(lambda: re.search(r"http://127.0.0.1:(\d+)/mcp\n", log.text())), log.text())
+            port = re.search(r"http://127.0.0.1:(\d+)/mcp\n", log.text())[1]
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=harness.PATIENCE).close()
+            done = subprocess.run(["nsenter", "-t", str(process.pid), "-m", harness.CLOISTER, "sessions"], env=env, capture_output=True, text=True,
+                                  check=False, timeout=harness.PATIENCE)
+            return log.text(), done.stdout + done.stderr
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(harness.PATIENCE)
+            log.close()
+
+    def test_another_user_made_them(self):
+        """The server takes a place that is its user's own. Without one it logs one line about it, and 'cloister sessions' prints the directory."""
+        others, own = ["/run/cloister", "/tmp/cloister-0"], "$HOME/.local/state/cloister/run"
+        log, told = self.serve(others)
+        self.assertEqual((log.count("will not see this server"), "1 server is running" in told), (0, True), (log, told))
+        log, told = self.serve([*others, own])
+        self.assertEqual((log.count("'cloister sessions' will not see this server"), "0 servers are running" in told), (1, True), (log, told))
+        self.assertRegex(told, "belongs to another user .*: a server that had no other place for its socket is not listed")
 
 
 if __name__ == "__main__":
