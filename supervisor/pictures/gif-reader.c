@@ -136,6 +136,14 @@ static bool read_frame(struct reader *r, GifFileType *gif)
         return true;
 }
 
+/* How often the frames are shown: some readers take it for an animation, also with one frame. */
+static bool is_loop(int code, const GifByteType *block)
+{
+        return code == APPLICATION_EXT_FUNC_CODE && block && block[0] == 11 &&
+               (memcmp(block + 1, "NETSCAPE2.0", 11) == 0 ||
+                memcmp(block + 1, "ANIMEXTS1.0", 11) == 0);
+}
+
 static bool read_extension(struct reader *r, GifFileType *gif)
 {
         GifByteType *block;
@@ -143,6 +151,7 @@ static bool read_extension(struct reader *r, GifFileType *gif)
 
         if (DGifGetExtension(gif, &code, &block) == GIF_ERROR)
                 return false;
+        r->picture->answer.is_animated |= is_loop(code, block);
         while (block) {
                 if (code == GRAPHICS_EXT_FUNC_CODE && block[0] >= 4 && !r->frame)
                         r->transparent = block[1] & 1 ? block[4] : NO_COLOUR;

@@ -102,7 +102,7 @@ class Pictures(rawmcp.ServerCase):
                 self.assertEqual(self.original(text.split("the original: ")[1].split()[0]), ("image/png", data))
 
     def test_the_first_frame_of_an_animation(self):
-        for name in ("moving.gif", "moving.png", "moving.webp"):
+        for name in ("moving.gif", "loop.gif", "moving.png", "moving.webp"):
             with self.subTest(name):
                 text, images, _ = self.show(corpus("accept/" + name), name.split(".")[-1])
                 self.assertEqual([(kind, size(image)) for kind, image in images], [("image/png", (5, 6))])

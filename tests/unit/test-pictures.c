@@ -101,6 +101,7 @@ static void test_whole(void)
                 {"plain.gif", PICTURE_GIF, PICTURE_FINE},
                 {"interlaced.gif", PICTURE_GIF, PICTURE_FINE},
                 {"moving.gif", PICTURE_GIF, PICTURE_MADE},
+                {"loop.gif", PICTURE_GIF, PICTURE_MADE}, /* of one frame */
                 {"plain.webp", PICTURE_WEBP, PICTURE_FINE},
                 {"lossless.webp", PICTURE_WEBP, PICTURE_FINE},
                 {"moving.webp", PICTURE_WEBP, PICTURE_MADE},
