@@ -148,7 +148,7 @@ struct options {
         bool probe;    /* serve: a sandbox is tried before the server is ready */
         int watchdog_ms; /* serve: the service manager restarts a server that is silent for so long; -1: none */
         const char *serving; /* serve: lines for stderr that name the addresses */
-        bool passed; /* serve: the listening sockets are of systemd, which keeps them */
+        bool passed;         /* serve: the listening sockets are of systemd, which keeps them */
 };
 
 enum option_kind {
