@@ -120,7 +120,7 @@ class LateQuestions(test_serve_asks.Asks):
         modern = self.modern("bob", code).response().json()["result"]
         self.assertEqual(modern["resultType"], "input_required")
         self.assertEqual(self.own(), {"alice", "bob"})
-        self.assertEqual(self.processes(), 2)
+        self.assertTrue(harness.wait_until(lambda: self.processes() == 2, harness.PATIENCE))
         # It ends with its principal.
         os.chmod(self.write("new", f"bob {test_serve_asks.BOB}\n"), 0o600)
         os.rename(self.path("new"), self.tokens)

@@ -110,9 +110,10 @@ class Bounded(Unbounded):
         self.assertIn('("memory_total")', refused.split("\n")[1])
         self.assertEqual(refused.count("\n"), 1)
         self.assertGreaterEqual(len(names), 3, refused)
-        # The next cells of many would take more than what is left.
+        # The next cells take more than what is left.
+        self.end(names[-3:])
         self.assertEqual(self.holders(names[:2]), names[:2])
-        self.end(names)
+        self.end(names[:-3])
         self.assertTrue(harness.wait_until(lambda: not self.hold(1, "afterwards").get("isError")))
 
 
