@@ -116,7 +116,7 @@ class State(rawmcp.ServerCase):
             else:
                 self.ok(f"x = 2\n{start}", session=session)
                 self.assertRegex(self.first_notice(session=session),
-                                 'thread "[^"]+".* cannot be held: if the interpreter ends, the session goes back to the end of cell 2')
+                                 'thread "[^"]+".* cannot be held: if the interpreter ends, the session returns to the end of cell 2')
                 self.assertNotIn("notice", self.ok("3", session=session))
         waiting = {name: self.start_to_die(name, session=session) for name, session in sessions.items()}
         for name, result in waiting.items():
@@ -456,7 +456,7 @@ def frame(kind, number, payload):
         self.ok("two = bytearray(b'a') * (130 << 20)\nNone")
         notice = self.first_notice()
         self.assertEqual(self.listed()["copy_of_cell"], 1)
-        self.assertIn("larger than limits.memory: if the interpreter ends, the session goes back to the end of cell 1", notice)
+        self.assertIn("larger than limits.memory: if the interpreter ends, the session returns to the end of cell 1", notice)
         time.sleep(0.3 * harness.SLOW)
         self.assertNotIn("notice", self.ok("4"))
         cell = self.dies("exit")
@@ -466,7 +466,7 @@ def frame(kind, number, payload):
     def test_no_process_is_left_for_a_copy(self):
         self.kept("import os, time\nchildren = []\nx = 1")
         self.ok("while True:\n    try: pid = os.fork()\n    except OSError: break\n    if pid == 0:\n        time.sleep(1000)\n    children.append(pid)")
-        self.assertIn("limits.pids allows no more processes: if the interpreter ends, the session goes back to the end of cell 1", self.first_notice())
+        self.assertIn("limits.pids allows no more processes: if the interpreter ends, the session returns to the end of cell 1", self.first_notice())
         self.assertEqual(self.dies("exit")["state"], "restored")
         self.assertEqual(self.value("children"), [])
 

@@ -548,7 +548,7 @@ static void test_refusals(void)
                 if (i == 1)
                         check_eq_str(
                                 end.note,
-                                "no copy of the state can be made while a library has threads of its own: if the interpreter ends, the session goes back to the end of cell 1");
+                                "no copy of the state can be made while a library has threads of its own: if the interpreter ends, the session returns to the end of cell 1");
                 else
                         check_eq_str(end.note, "");
                 fake_send(&f, FRAME_KEPT, take_keep(&f), "{\"why\":\"threads\"}");

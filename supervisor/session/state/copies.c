@@ -306,10 +306,9 @@ void copies_note_refusal(struct session *s, const char *why)
         if (!why || copy->is_told)
                 return;
         if (newest)
-                snprintf(
-                        copy->note, sizeof(copy->note),
-                        "%s: if the interpreter ends, the session goes back to the end of cell %llu",
-                        why, (unsigned long long)newest->of);
+                snprintf(copy->note, sizeof(copy->note),
+                         "%s: if the interpreter ends, the session returns to the end of cell %llu",
+                         why, (unsigned long long)newest->of);
         else
                 snprintf(copy->note, sizeof(copy->note),
                          "%s: if the interpreter ends, the session's state is lost", why);
