@@ -30,7 +30,7 @@ static const char *const texts[] = {
         [EGRESS_UNKNOWN] =
                 "has no address: there is no such name, or no name server answers (profile \"%s\")",
         [EGRESS_UNREACHABLE] = "does not answer (profile \"%s\")",
-        [EGRESS_NO_SECRETS] =
+        [EGRESS_NO_READER] =
                 "is a host of a secret or with \"inspect\", and the process that reads requests of profile \"%s\" has ended: reset the session",
         [EGRESS_LATE] = "took too long (profile \"%s\")",
 };

@@ -31,7 +31,7 @@ enum egress_reason {
         EGRESS_UNKNOWN,     /* from here on no denial: the name has no address */
         EGRESS_UNREACHABLE, /* no address answers */
         EGRESS_LATE,        /* a deadline */
-        EGRESS_NO_SECRETS, /* a host of a secret or with "inspect", and cloister-inject has ended */
+        EGRESS_NO_READER, /* a host of a secret or with "inspect", and cloister-inject has ended */
         EGRESS_REASON_MAX,
 };
 

@@ -11,9 +11,8 @@
 
 enum {
         INJECT_SECRETS_MAX = 16,
-        INJECT_HOSTS_MAX = 32, /* of a profile */
-        INJECT_RULES_MAX =
-                2 * INJECT_HOSTS_MAX, /* of struct inject_list: port 80 of inspected hosts too */
+        INJECT_HOSTS_MAX = 32,                   /* of a profile */
+        INJECT_RULES_MAX = 2 * INJECT_HOSTS_MAX, /* with port 80 of inspected hosts */
         INJECT_NAME_SIZE = 72,
         INJECT_HOST_SIZE = 256,
         INJECT_PLACEHOLDER_SIZE = 128, /* with a NUL */

@@ -483,7 +483,7 @@ static void on_dialed(void *data, int fd, enum egress_reason why)
         c->dial = NULL;
         if (fd >= 0 && is_injected(c)) {
                 fd = egress_inject_hand(c->session->inject, &c->request.host, c->request.port, fd);
-                why = EGRESS_NO_SECRETS;
+                why = EGRESS_NO_READER;
         } else if (fd >= 0) {
                 buffers_fix(fd);
         }

@@ -1,7 +1,7 @@
 /*
- * cloister-inject: reads the requests of one profile to hosts of secrets with "to", whose values it has, and to those with "inspect". The monitor starts it before the first session of the
- * profile, in namespaces of its own, without a network, and with these descriptors: the broker's socket, a filter, a pipe with the values,
- * and a file with the certificates that are trusted for servers.
+ * cloister-inject: reads the requests of one profile to hosts of secrets with "to", whose values it has, and to hosts with "inspect".
+ * The monitor starts it before the first session of the profile, in its own namespaces, without a network, and with these descriptors:
+ * the broker's socket, a filter, a pipe with the values, and a file with the certificates that are trusted for servers.
  *
  *     cloister-inject UID
  *

@@ -37,8 +37,7 @@ struct inject_settings {
                 uint16_t port;
         } hosts[INJECT_HOSTS_MAX];
         size_t n_hosts;
-        uint32_t
-                inspected; /* bits of hosts: those that are read whether or not a secret is for them */
+        uint32_t inspected; /* bits of hosts: those with "inspect" */
 };
 
 /* text: of the variable. values: the JSON object that cloister-access writes. */

@@ -1,6 +1,6 @@
 /*
- * The processes that have the values of secrets with "to": one cloister-inject for each profile that has such secrets, or hosts with "inspect", started with them
- * (monitor-secrets.c).
+ * The processes that read requests: one cloister-inject for each profile that has secrets with "to", whose values it is started with
+ * (monitor-secrets.c), or hosts with "inspect".
  *
  * It runs in namespaces of its own, without a network, as the broker's user, and gives up what it has (supervisor/inject/main.c). It ends when the
  * broker closes its socket.
