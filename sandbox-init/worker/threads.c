@@ -66,7 +66,7 @@ enum slot_state {
 struct system_call {
         uint64_t number, fields[8];
 };
-enum { OPERATION = 1, STACK = 6, NEXT = 7 };
+enum { FIELD_OPERATION = 1, FIELD_STACK = 6, FIELD_NEXT = 7 };
 
 struct slot {
         _Atomic uint32_t state; /* enum slot_state */
@@ -162,7 +162,7 @@ static bool is_wait(const struct system_call *call)
                                          SYS_accept4,        SYS_wait4,
                                          SYS_waitid,         SYS_pause,
                                          SYS_restart_syscall};
-        const uint64_t command = call->fields[OPERATION] & (uint64_t)FUTEX_CMD_MASK;
+        const uint64_t command = call->fields[FIELD_OPERATION] & (uint64_t)FUTEX_CMD_MASK;
 
         /* Other commands have the id of a thread in the word, or move waiters. */
         if (call->number == SYS_futex)
@@ -228,13 +228,13 @@ static bool was_in_call(struct slot *slot, greg_t *registers)
         const struct system_call *call = &slot->call;
         const uint64_t next = (uint64_t)registers[REG_RIP], result = (uint64_t)registers[REG_RAX];
 
-        slot->is_broken = next == call->fields[NEXT] && (int64_t)result == -EINTR;
-        if ((uint64_t)registers[REG_RSP] != call->fields[STACK] ||
+        slot->is_broken = next == call->fields[FIELD_NEXT] && (int64_t)result == -EINTR;
+        if ((uint64_t)registers[REG_RSP] != call->fields[FIELD_STACK] ||
             (!slot->is_broken &&
-             (next != call->fields[NEXT] - INSTRUCTION || result != call->number)))
+             (next != call->fields[FIELD_NEXT] - INSTRUCTION || result != call->number)))
                 return false;
         if (slot->is_broken && call->number != SYS_restart_syscall) {
-                registers[REG_RIP] = (greg_t)(call->fields[NEXT] - INSTRUCTION);
+                registers[REG_RIP] = (greg_t)(call->fields[FIELD_NEXT] - INSTRUCTION);
                 registers[REG_RAX] = (greg_t)call->number;
         }
         return true;
@@ -374,7 +374,7 @@ static bool read_slot(long tasks, struct slot *slot, int64_t now)
         if (doing == WAITS && state != SLOT_ASKED) {
                 slot->call = call;
                 slot->state = SLOT_WAITS;
-                prepare_stack(call.fields[STACK]);
+                prepare_stack(call.fields[FIELD_STACK]);
                 return true;
         }
         if (doing == COMPUTES) {
@@ -555,7 +555,7 @@ static void come_back(void *data)
         rseq_register();
         raw_call(SYS_prctl, PR_SET_NAME, raw_pointer(slot->name), 0, 0, 0, 0);
         if (slot->is_broken && slot->call.number != SYS_futex) {
-                registers[REG_RIP] = (greg_t)slot->call.fields[NEXT];
+                registers[REG_RIP] = (greg_t)slot->call.fields[FIELD_NEXT];
                 registers[REG_RAX] = -EINTR;
         }
         const ucontext_t *frame = slot->frame;
@@ -572,7 +572,7 @@ static int32_t make_thread(struct slot *slot, int64_t since)
                            CLONE_SYSVSEM;
 
         for (;;) {
-                long id = raw_clone_call(SYS_clone, flags, raw_pointer(slot->frame) - 16, come_back,
+                long id = raw_clone_call(SYS_clone, flags, raw_pointer(slot->frame), come_back,
                                          slot);
                 if (id >= 0)
                         return (int32_t)id;
