@@ -14,7 +14,7 @@ import urllib.request
 
 import harness
 
-NOBODY = 54321  # a uid that has no passwd entry
+FREE_UID = 54321  # a uid that has no passwd entry
 GROUP = "games"  # a group of every Debian system
 
 
@@ -62,8 +62,8 @@ class Directories(harness.Case):
         env.pop("CLOISTER_IMAGE_STORE")
         user = []
         if os.getuid() == 0:
-            os.chown(self.path("state"), NOBODY, NOBODY)
-            user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
+            os.chown(self.path("state"), FREE_UID, FREE_UID)
+            user = ["setpriv", f"--reuid={FREE_UID}", f"--regid={FREE_UID}", "--clear-groups", "--inh-caps=-all"]
         done = subprocess.run([*user, harness.CLOISTER, "run", "-c", "print(6 * 7)"], env=env, cwd="/", timeout=harness.patient(120),
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, "42\n"), done.stderr)
@@ -145,7 +145,7 @@ class Directories(harness.Case):
         """What a user who has no passwd entry, with this group, gets from the control socket."""
         code = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
                 "s.sendall(b'{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"sessions/list\", \"params\": {}}\\n'); print(s.recv(4096).decode())")
-        return subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={group}", "--clear-groups", harness.PYTHON, "-c", code, path],
+        return subprocess.run(["setpriv", f"--reuid={FREE_UID}", f"--regid={group}", "--clear-groups", harness.PYTHON, "-c", code, path],
                               capture_output=True, text=True, check=False)
 
     @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
@@ -157,7 +157,7 @@ class Directories(harness.Case):
         found = os.stat(path)
         self.assertEqual((stat.S_IMODE(found.st_mode), found.st_gid), (0o660, gid), log.text())
         self.assertIn('"jsonrpc"', self.list_as(gid, path).stdout)
-        self.assertIn("PermissionError", self.list_as(NOBODY, path).stderr)
+        self.assertIn("PermissionError", self.list_as(FREE_UID, path).stderr)
 
     def test_control_group_that_cannot_be(self):
         for name, keys, env in (("no such group", {"control_group": "no-such-group-x"}, self.service()),
@@ -184,7 +184,7 @@ class Places(harness.Case):
         script = f"{place}/serve"
         with open(script, "w", encoding="ascii") as f:
             f.write(f"#!/bin/sh -e\nmount -t tmpfs -o mode=755 none /run\nmount -t tmpfs -o mode=1777 none /tmp\n"
-                    f"mkdir -m 700 {' '.join(foreign)}\nchown {NOBODY} {' '.join(foreign)}\nexec {harness.CLOISTER} serve --listen 127.0.0.1:0 --log-level info\n")
+                    f"mkdir -m 700 {' '.join(foreign)}\nchown {FREE_UID} {' '.join(foreign)}\nexec {harness.CLOISTER} serve --listen 127.0.0.1:0 --log-level info\n")
         os.chmod(script, 0o755)
         env = harness.environment(HOME=place)
         log = harness.Log()
