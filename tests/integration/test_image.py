@@ -59,16 +59,16 @@ class Image(harness.Case):
     def build_while(self, meanwhile, name, python, *args):
         """Builds an image. Before its files are copied, meanwhile() is called: the pipe has no room for the line about the copy. Returns (status,
         standard error)."""
-        noted = lambda: len(glob.glob(os.path.join(self.home, "images", ".parts-*")))
-        before, (end, said) = noted(), os.pipe()
+        begun = lambda: len(glob.glob(os.path.join(self.home, "images", ".tmp-*", "*")))
+        before, (end, said) = begun(), os.pipe()
         fcntl.fcntl(said, fcntl.F_SETPIPE_SZ, PIPE)
         os.write(said, bytes(PIPE - len(f"cloister: image {name}: inspecting {python}\n")))
         with open(end, "rb") as stream:
             build = subprocess.Popen([harness.CLOISTER, "image", "build", "--name", name, "--python", python, *args], env=self.env,
                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
             os.close(said)
-            self.assertTrue(harness.wait_until(lambda: noted() > before))
-            time.sleep(0.2)  # until it has read the parts, and waits for room
+            # Its root exists: it has read the parts.
+            self.assertTrue(harness.wait_until(lambda: begun() > before))
             self.assertIsNone(build.poll())
             meanwhile()
             text = stream.read()
