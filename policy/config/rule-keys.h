@@ -21,7 +21,3 @@ int config_put_before(char ***list, char ***first);
 /* Compiles the rules of each profile, once all servers are known. A mistake is an error, or a finding. Returns 0 or negative
  * errno. */
 int config_compile_rules(struct config *config, struct error *err);
-
-/* Gives each profile the rules that it had before, whose tests the new ones have failed. One that is new, or that has other servers than
- * its rules need, denies all calls. Returns 0 or negative errno. */
-int config_take_rules(struct config *config, const struct config *before, struct error *err);

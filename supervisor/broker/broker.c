@@ -329,18 +329,6 @@ static void on_link_closed(void *data, const struct error *error)
         broker_end(data, status_of_failure(data));
 }
 
-/* The monitor tried the entries that need no parser of URLs, and uses this config already. */
-static int test_rules(const struct broker *broker, struct config *config, struct error *err)
-{
-        struct error failed = {};
-
-        if (config_check_rule_tests(config, trust_read_url, &failed) >= 0)
-                return 0;
-        log_error("%s: the rules of the config before stay in force, with the rest of the new one",
-                  failed.text);
-        return config_take_rules(config, broker->config, err);
-}
-
 /* The monitor has accepted the same bytes, so an error here is not expected: the broker ends. */
 static void on_reloaded(void *data, const struct monitor_hello *hello,
                         const struct link_config_file *files, size_t n)
@@ -353,8 +341,6 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
         int r = read_config(files, n, texts, &err);
         if (r >= 0)
                 r = parse_config(&broker->options, files, texts, n, &config, &err);
-        if (r >= 0)
-                r = test_rules(broker, config, &err);
         if (r >= 0)
                 r = hub_reload(broker->hub, config, &err);
         if (r < 0) {

@@ -78,7 +78,7 @@ static int read_config(const struct monitor *m, struct config **ret_config,
                 r = config_finish(config, err);
         if (r >= 0)
                 r = check_variables(m->options, config, err);
-        /* The broker, which has a parser of URLs, runs the entries that need one. */
+        /* Entries that need a parser of URLs are run by the broker at the start, and by a child of the monitor at a reload. */
         if (r >= 0)
                 r = config_check_rule_tests(config, NULL, err);
         if (r >= 0 && m->options->language)
@@ -253,41 +253,115 @@ static int read_table(struct monitor *m, struct error *err)
         return 0;
 }
 
-int monitor_reload_config(struct monitor *m, struct error *err)
+/* r: the files are used now, or, negative, the config is as it was before. */
+static void end_reload(struct monitor *m, int r, const struct error *err)
+{
+        uint32_t serial = m->reload_serial;
+
+        m->reload_serial = 0;
+        if (r >= 0)
+                m->config_error = (struct error){};
+        if (serial == 0 && r < 0)
+                refuse(m, err);
+        if (serial == 0)
+                return;
+        if (r < 0) {
+                monitor_send_failed(m, serial, err);
+                return;
+        }
+        /* Also if the files are the same. */
+        monitor_secrets_forget(m);
+        monitor_send_done(m, serial);
+}
+
+/* Takes config and files, also on error. */
+static int use(struct monitor *m, struct config *config, struct config_files *files,
+               struct error *err)
+{
+        int r = take(m, config, files, err);
+
+        if (r < 0) {
+                config_files_free(files);
+                config_free(config);
+        } else if (m->config_watch) {
+                config_watch_files(m->config_watch, m->files);
+        }
+        return r;
+}
+
+void monitor_drop_candidate(struct monitor *m)
+{
+        m->candidate.tests.task = child_task_cancel(m->candidate.tests.task);
+        m->candidate.config = config_free(m->candidate.config);
+        m->candidate.files = config_files_free(m->candidate.files);
+}
+
+static void on_tests_done(void *data, const struct error *error)
+{
+        struct monitor *m = data;
+        struct error err = {};
+        int r = 0;
+
+        if (!error) {
+                r = use(m, take_ptr(m->candidate.config), take_ptr(m->candidate.files), &err);
+        } else {
+                err = *error;
+                r = -err.code;
+                monitor_drop_candidate(m);
+        }
+        end_reload(m, r, &err);
+}
+
+/* Takes config and files, also on error. Returns 1 if the child has to answer first. */
+static int judge(struct monitor *m, struct config *config, struct config_files *files,
+                 struct error *err)
+{
+        if (!monitor_rule_tests_need_urls(config))
+                return use(m, config, files, err);
+        m->candidate.config = config;
+        m->candidate.files = files;
+        m->candidate.tests.done = on_tests_done;
+        m->candidate.tests.data = m;
+        int r = monitor_rule_tests_start(&m->candidate.tests, m->tasks, config, err);
+        if (r < 0)
+                monitor_drop_candidate(m);
+        return r < 0 ? r : 1;
+}
+
+void monitor_reload_config(struct monitor *m, uint32_t serial)
 {
         struct config *config = NULL;
         struct config_files *files = NULL;
+        struct error err = {};
 
-        int r = read_table(m, err);
+        /* The files may have changed since. A request that waits gets the answer about the files as they are now. */
+        monitor_drop_candidate(m);
+        if (serial != 0 && m->reload_serial != 0)
+                end_reload(m, error_set(&err, ECANCELED, "config: another reload has begun"), &err);
+        if (serial != 0)
+                m->reload_serial = serial;
+        err = (struct error){};
+        int r = read_table(m, &err);
         if (r >= 0)
-                r = read_config(m, &config, &files, err);
+                r = read_config(m, &config, &files, &err);
         if (r >= 0 && !config_files_same(files, m->files)) {
-                r = take(m, config, files, err);
-                if (r >= 0) {
-                        m->config_error = (struct error){};
-                        if (m->config_watch)
-                                config_watch_files(m->config_watch, m->files);
-                        return 0;
-                }
+                r = judge(m, config, files, &err);
+        } else if (r >= 0) {
+                config_files_free(files);
+                config_free(config);
         }
-        if (r >= 0)
-                m->config_error = (struct error){};
-        config_files_free(files);
-        config_free(config);
-        return r;
+        if (r <= 0)
+                end_reload(m, r, &err);
 }
 
 static void on_changed(void *data)
 {
         struct monitor *m = data;
-        struct error err = {};
 
         config_watch_files(m->config_watch, m->files);
         /* SIGHUP ends a server of stdio: only a change can make it reload. */
-        if (m->config->reload_by_signal && m->options->mode == MODE_SERVE)
-                return;
-        if (monitor_reload_config(m, &err) < 0)
-                refuse(m, &err);
+        if (!m->config->reload_by_signal || m->options->mode != MODE_SERVE)
+                monitor_reload_config(m, 0);
 }
 
 void monitor_watch_config(struct monitor *m)

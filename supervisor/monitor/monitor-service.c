@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "supervisor/monitor/monitor-config.h"
 #include "supervisor/monitor/monitor-link.h"
-#include "supervisor/monitor/monitor-secrets.h"
 #include "supervisor/monitor/monitor-state.h"
 
 enum {
@@ -92,14 +91,7 @@ void monitor_service_reload(struct monitor *m, const struct monitor_request *req
         tell_reloading(m);
         if (log_file_reopen(&err) < 0)
                 log_warning("%s; the log stays in the file that is open", err.text);
-        err = (struct error){};
-        if (monitor_reload_config(m, &err) < 0) {
-                monitor_send_failed(m, request->serial, &err);
-                return;
-        }
-        /* Also if the files are the same. */
-        monitor_secrets_forget(m);
-        monitor_send_done(m, request->serial);
+        monitor_reload_config(m, request->serial);
 }
 
 void monitor_service_reloaded(struct monitor *m, const struct monitor_request *request)

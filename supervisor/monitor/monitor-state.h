@@ -20,6 +20,7 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/memory-watch.h"
+#include "supervisor/monitor/monitor-rule-tests.h"
 #include "supervisor/monitor/notify.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
@@ -68,6 +69,12 @@ struct monitor {
         uint32_t generation; /* of config and files; grows */
         struct config_watch *config_watch;
         struct error config_error; /* why the files are not used as they are now; logged once */
+        struct {
+                struct config *config; /* NULL: none */
+                struct config_files *files;
+                struct monitor_rule_tests tests;
+        } candidate;            /* a config whose "rule_tests" run: it is used if they pass */
+        uint32_t reload_serial; /* of a request that waits for it; 0: none */
         struct ids ids;
         struct children *children;
         struct child_tasks *tasks;

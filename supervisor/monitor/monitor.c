@@ -470,6 +470,7 @@ static void done(struct monitor *m)
         upstream_user_done(&m->user);
         children_free(m->children);
         config_watch_free(m->config_watch);
+        monitor_drop_candidate(m);
         config_files_free(m->files);
         config_free(m->config);
         if (m->base)

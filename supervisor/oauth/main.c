@@ -33,7 +33,6 @@
 
 enum {
         KEY_FILE_MAX = 16 * 1024,
-        URL_TEXT_MAX = 64 * 1024,
         READ_FILE = LANDLOCK_READ & ~(1 << 3), /* the rights that a rule for a file may have */
 };
 
@@ -222,10 +221,23 @@ static const char *or_none(const char *path)
         return path && *path ? path : "/nonexistent";
 }
 
-/*
- * Gives up privileges, core dumps, being traced, and files other than its own. Keeps the files that libcurl and the
- * resolver need to make connections. The files that the config names have been read.
- */
+/* Gives up privileges, core dumps, being traced, and all files without a rule. */
+static int give_up(const struct landlock_rule *rules, size_t n, bool network, struct error *err)
+{
+        int r = limit(err);
+
+        if (r < 0)
+                return r;
+        r = capabilities_keep(0);
+        if (r < 0)
+                return error_errno(err, -r, "give up capabilities");
+        if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_errno(err, errno, "prctl");
+        r = landlock_confine(rules, n, network, err);
+        return r < 0 ? r : 0;
+}
+
+/* Keeps its own files, and those that libcurl and the resolver need to make connections. The files that the config names have been read. */
 static int confine(struct error *err)
 {
         char tokens[512];
@@ -247,16 +259,7 @@ static int confine(struct error *err)
                 {or_none(getenv("SSL_CERT_DIR")), READ_FILE},
         };
 
-        int r = limit(err);
-        if (r < 0)
-                return r;
-        r = capabilities_keep(0);
-        if (r < 0)
-                return error_errno(err, -r, "give up capabilities");
-        if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-                return error_errno(err, errno, "prctl");
-        r = landlock_confine(rules, ARRAY_SIZE(rules), true, err);
-        return r < 0 ? r : 0;
+        return give_up(rules, ARRAY_SIZE(rules), true, err);
 }
 
 static int run(const char *verb, const struct options *o, const struct config_server *server,
@@ -310,21 +313,30 @@ static int run_for_server(const char *verb, const struct options *o, struct erro
         return r;
 }
 
-/* For `cloister rules`, which does not load libcurl: prints host and port of the URL that standard input has. */
-static int print_url(struct error *err)
+/*
+ * For `cloister rules` and the monitor, which do not load libcurl: reads a URL per line, and prints a line for each: its host and port, or
+ * nothing if it is not a URL that a rule can be about.
+ */
+static int print_urls(struct error *err)
 {
-        _cleanup_free_ char *url = NULL;
-        struct rules_url parts;
-        size_t n = 0;
+        _cleanup_free_ char *line = NULL;
+        size_t size = 0;
+        ssize_t n;
 
-        int r = fd_read_whole(STDIN_FILENO, URL_TEXT_MAX, &url, &n, err);
+        int r = give_up(NULL, 0, false, err);
         if (r < 0)
                 return r;
-        if (!trust_read_url(url, n, &parts))
-                return error_set(err, EINVAL, "it is not a URL that a rule can be about");
-        return printf("%s %u\n", parts.host, parts.port) < 0 || fflush(stdout) != 0
-                       ? error_errno(err, EIO, "standard output")
-                       : 0;
+        while ((n = getline(&line, &size, stdin)) > 0) {
+                struct rules_url parts;
+                n -= line[n - 1] == '\n';
+                if (trust_read_url(line, (size_t)n, &parts))
+                        printf("%s %u\n", parts.host, parts.port);
+                else
+                        putchar('\n');
+                if (fflush(stdout) != 0)
+                        return error_errno(err, EIO, "standard output");
+        }
+        return 0;
 }
 
 static int dispatch(char **argv, struct error *err)
@@ -337,7 +349,7 @@ static int dispatch(char **argv, struct error *err)
                 return r < 0 ? r : oauth_refresh(err);
         }
         if (strcmp(verb, "url") == 0)
-                return print_url(err);
+                return print_urls(err);
         if (strcmp(verb, "login") != 0 && strcmp(verb, "logout") != 0)
                 return error_set(err, EINVAL, "cloister-oauth is started by Cloister");
         options_init(&o);

@@ -78,24 +78,28 @@ class Reload(harness.Case):
         self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()), server.log())
         self.assertIn("rule_tests: entry 1: one.add: expected allow, found deny", server.log())
         self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
-        # Only the broker can read a URL, after the monitor took the config: the rules of before stay, and a new profile has none.
+        # An entry that a condition on a host decides is judged by another process, before a part of the config is used.
         rules = [{"allow": "one.add", "when": {"/url": {"host": "a.example"}}}, {"deny": "one.echo"}]
         call = {"call": "one.add", "arguments": {"url": "https://a.example/"}}
         echo = "try:\n    r = str(await mcp_one.echo(text='x'))\nexcept ToolError as e:\n    r = f'{type(e).__name__}: {e}'\nr"
-        kept = "the rules of the config before stay in force"
         self.save(path, one, rules=rules, rule_tests=[{**call, "expect": "allow"}])
         self.reloaded(server)
         self.assertIn("ToolDenied", self.value(server, echo))
-        self.assertNotIn(kept, server.log())
-        self.save(path, one, rules=rules[:1], rule_tests=[{**call, "expect": "deny"}], profiles={"new": {"agent": True}})
-        self.assertTrue(harness.wait_until(lambda: kept in server.log()), server.log())
-        self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
+        more = {"mcpServers": {**one, "two": harness.fixture()}, "rules": rules[:1], "profiles": {"new": {"agent": True}}}
+        bad = json.dumps({**more, "rule_tests": [{**call, "expect": "allow"}, {**call, "expect": "deny"}]}, indent=1)
+        harness.replace_file(path, bad)
+        failed = "rule_tests: entry 2: one.add: expected deny, found allow"
+        self.assertTrue(harness.wait_until(lambda: failed in server.log()), server.log())
+        line = next(line for line in server.log().splitlines() if failed in line)
+        self.assertRegex(line, r"config\.json: line \d+: rule_tests: .*; the previous config stays in use")
+        self.assertEqual(self.names(server), ["one"])
         self.assertIn("ToolDenied", self.value(server, echo))
-        cell = server.cell("await mcp_one.add(a=1, b=2)", session="new", profile="new")
-        self.assertIn("the rules have failed their tests", json.dumps(cell))
-        # The control: a config that passes.
-        self.save(path, one, rules=rules[:1], rule_tests=[{**call, "expect": "allow"}], profiles={"new": {"agent": True}})
-        self.reloaded(server, 3)
+        self.assertIn('unknown argument "profile"', server.cell("1", session="new", profile="new")["error"]["message"])
+        self.assertEqual(server.log().count("config was reloaded"), 1)
+        # The control: the same config with an entry that passes.
+        harness.replace_file(path, bad.replace('"expect": "deny"', '"expect": "allow"'))
+        self.reloaded(server, 2)
+        self.becomes(server, ["one", "two"])
         self.assertNotIn("ToolDenied", self.value(server, echo))
         self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']", session="new2", profile="new"), 3)
         server.close()

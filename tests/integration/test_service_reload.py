@@ -65,6 +65,16 @@ class Reload(Service):
         self.assertIn(problem.split(": error: ")[-1].split(": ", 1)[-1][:20], done.stderr.decode())
         self.assertIn("service.json", done.stderr.decode())
         self.assertEqual(self.timeout(), "78")
+        # The command waits for entries of "rule_tests" whose URLs another process reads; the second line is the control.
+        call = {"call": "one.get", "arguments": {"url": "https://a.example/"}}
+        rules = {"mcpServers": {"one": {"command": "true"}}, "rules": [{"deny": "one.get", "when": {"/url": {"host": "a.example"}}}]}
+        done = self.reload(timeout=79, **rules, rule_tests=[{**call, "expect": "allow"}])
+        self.assertEqual((done.returncode, done.stdout), (1, b""), done)
+        self.assertIn("rule_tests: entry 1: one.get: expected allow, found deny", done.stderr.decode())
+        self.assertEqual(self.timeout(), "78")
+        done = self.reload(timeout=79, **rules, rule_tests=[{**call, "expect": "deny"}])
+        self.assertEqual((done.returncode, done.stderr), (0, b""), done)
+        self.assertEqual(self.timeout(), "79")
 
     def test_signal_only(self):
         """With "signal" a changed file waits for SIGHUP; the control is the next class."""

@@ -41,7 +41,8 @@ bool url_reader(const char *text, size_t n, struct rules_url *ret)
         struct error ignored = {};
         size_t length = 0;
 
-        if (n == 0 || n > URL_MAX)
+        /* Each line is a URL. */
+        if (n == 0 || n > URL_MAX || memchr(text, '\n', n))
                 return false;
         if (process_read(run, &url, "cloister-oauth", OUTPUT_MAX, &output, &length, &ignored) != 0)
                 return false;
