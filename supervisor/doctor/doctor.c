@@ -638,25 +638,6 @@ static void check_packages(struct doctor *d, const struct config *config)
                            names);
 }
 
-/* ---- secrets ---- */
-
-/* Names only: no value is read. */
-static void check_secrets(struct doctor *d, const struct config *config)
-{
-        for (size_t i = 0; i < config->n_profiles; i++) {
-                const struct config_profile *p = &config->profiles[i];
-                char names[400] = "";
-                for (size_t k = 0; k < p->n_secrets; k++) {
-                        size_t used = strlen(names);
-                        snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
-                                 p->secrets[k].name);
-                }
-                if (p->n_secrets > 0)
-                        doctor_add(d, "secrets", DOCTOR_EFFECTIVE, false, NULL,
-                                   "profile \"%s\": %s (no value was read)", p->name, names);
-        }
-}
-
 /* ---- network namespaces of ended sessions ---- */
 
 /* Whether this kernel counts sockets as the monitor needs it (supervisor/monitor/template/networks.h). */
@@ -769,7 +750,6 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_packages(d, config);
         check_javascript(d, config);
         check_recycling(d, config);
-        check_secrets(d, config);
         doctor_add_trust(d, config);
         doctor_check_journal(d, config);
         config_free(config);

@@ -1,4 +1,5 @@
-/* Rows about who decides on calls of tools: for each profile that has rules. */
+/* Rows of each profile: its rules and who answers their questions, the names of its secrets, and the hosts whose requests are read. Rules
+ * are listed if a profile has some. */
 #pragma once
 
 #include "policy/config/config.h"

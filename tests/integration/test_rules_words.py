@@ -186,11 +186,29 @@ class CommandLine(harness.Case):
             self.assertNotEqual(status, 0)
             self.assertRegex(text, r"config\.json: line \d+: rule_tests: entry 3: files\.move_file: expected deny, found ask")
 
-    def test_the_doctor_names_the_rules(self):
-        self.config(ask={"by": ["terminal"]})
-        done = self.run_cloister("doctor", "--config", self.path("config.json"), "--json")
-        details = [row["detail"] for row in json.loads(done.stdout)["layers"] if row["name"] == "calls"]
-        self.assertEqual(details, ["profile \"default\": 4 rules, 1 deny, 2 ask: answers come from 'cloister approve'"])
+    def test_the_doctor_names_what_each_profile_has(self):
+        """Rules and who answers, secrets by name, hosts whose requests are read, the journal, servers that are not apart."""
+        secrets = {"key": {"from": {"env": "THE_SOURCE"}, "to": ["api.example"]}, "pin": {"from": {"env": "THE_PIN"}, "arguments": {"files.write_file": ["/path"]}}}
+        hosts = [{"host": "read.example:8443", "inspect": True}, "api.example", "other.example"]
+        profiles = {"default": {"journal": {"sync": "none"}}, "web": {"network": {"allow": hosts}, "secrets": secrets}}
+        self.config(ask={"by": ["terminal"]}, mcpServers={**SERVER, "near": {**harness.fixture(), "apart": False}}, profiles=profiles)
+        state = self.path("state")
+        os.mkdir(state)
+        environment = harness.environment(XDG_STATE_HOME=state, STATE_DIRECTORY="", THE_SOURCE="a-value-that-is-secret", THE_PIN="another-one")
+        done = self.run_cloister("doctor", "--config", self.path("config.json"), "--json", env=environment)
+        self.assertNotIn(b"a-value-that-is-secret", done.stdout)
+        rows = [(row["name"], row["state"], row["detail"]) for row in json.loads(done.stdout)["layers"]]
+        rules = "4 rules, 1 deny, 2 ask: answers come from 'cloister approve'"
+        for row in (("calls", "effective", f'profile "default": {rules}'), ("calls", "effective", f'profile "web": {rules}'),
+                    ("secrets", "effective", 'profile "web": key, pin (no value was read)'),
+                    ("requests", "effective", 'profile "web": cloister-inject reads HTTPS requests to read.example:8443, api.example:443'),
+                    ("servers", "degraded", "1 can read the variables of other servers: near")):
+            self.assertIn(row, rows)
+        self.assertIn('profile "default": ', next(detail for name, _state, detail in rows if name == "journal"))
+        # The control: a config without these keys has none of the rows, except those of servers.
+        self.config(rules=[])
+        done = self.run_cloister("doctor", "--config", self.path("config.json"), "--json", env=environment)
+        self.assertEqual([row["name"] for row in json.loads(done.stdout)["layers"] if row["name"] in ("calls", "secrets", "requests", "journal")], [])
 
     def test_the_example_of_the_page(self):
         """docs/rules.md: the config is accepted, its rule_tests pass, and explain prints what the page shows."""

@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "base/program.h"
 #include "supervisor/cli/command/monitor-command.h"
@@ -109,21 +110,28 @@ static int judge(const char *text, size_t n, int status, struct error *err)
 /* The report says which table is served (--as): its tools are what a client of this server sees. */
 static int name_table(const char *table, char **text, size_t *n, struct error *err)
 {
+        _cleanup_buffer_ struct buffer whole = BUFFER_INIT(2 * REPORT_MAX);
+        struct json_out out = {.to = &whole};
         _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *name;
 
         int r = json_parse(*text, *n, &doc, err);
         if (r < 0)
                 return r;
-        yyjson_mut_doc *report = yyjson_doc_mut_copy(doc, NULL);
-        char *whole = NULL;
-        if (report &&
-            yyjson_mut_obj_add_str(report, yyjson_mut_doc_get_root(report), "table", table))
-                whole = yyjson_mut_write(report, 0, n);
-        yyjson_mut_doc_free(report);
-        if (!whole)
-                return error_errno(err, ENOMEM, "--attest");
+        yyjson_obj_iter members = yyjson_obj_iter_with(yyjson_doc_get_root(doc));
+        json_out_begin(&out, NULL, '{');
+        while ((name = yyjson_obj_iter_next(&members))) {
+                json_out_key(&out, yyjson_get_str(name), yyjson_get_len(name));
+                json_out_value(&out, NULL, yyjson_obj_iter_get_val(name));
+        }
+        json_out_text(&out, "table", table);
+        json_out_end(&out, '}');
+        char *named = out.error == 0 ? strndup(buffer_bytes(&whole), whole.length) : NULL;
+        if (!named)
+                return error_errno(err, out.error ? -out.error : ENOMEM, "--attest");
         free(*text);
-        *text = whole;
+        *text = named;
+        *n = whole.length;
         return 0;
 }
 
