@@ -227,7 +227,7 @@ static int bound(struct image_job *job, struct cgroups *cgroups, const struct pa
 {
         const struct limits limits = {.memory = PACKAGES_MEMORY, .pids = PACKAGES_PIDS};
 
-        if (!cgroups || cgroups_version(cgroups) == CGROUP_NONE || !set || package_set_empty(set))
+        if (!cgroups || cgroups_version(cgroups) == CGROUP_NONE || !set)
                 return 0;
         int r = cgroup_new(cgroups, 0, &limits, &job->cgroup, err);
         return r < 0 ? r : cgroup_add(job->cgroup, job->pid, err);

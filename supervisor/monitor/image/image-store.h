@@ -28,7 +28,8 @@ struct image_choice {
         const char *python_from; /* of oci: the image whose Python it gets, or NULL (borrowed) */
         bool python_downloads;   /* uv may download the version */
         bool with_private;       /* of rootfs or oci: also what other users may not read */
-        const struct package_set *set; /* packages that it contains, or NULL (borrowed) */
+        const struct package_set
+                *set; /* packages that it contains, not empty, or NULL (borrowed) */
         char packages
                 [IMAGE_NAME_SIZE]; /* profile whose sessions may have packages installed, or "" */
 };
