@@ -1,4 +1,5 @@
 /* Threads that are held, and made again in a fork (sandbox-init/worker/threads.h). */
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -245,6 +246,58 @@ static void test_one_waits_elsewhere(void)
         refuse(wait_elsewhere, false);
 }
 
+/* ---- a thread that waits for a futex ---- */
+
+static atomic_int word;
+static int command;
+
+static void *wait_for_word(void *data)
+{
+        const int value = word;
+
+        *(atomic_long *)data = syscall(SYS_gettid);
+        is_computing = 1;
+        while (word == value && !ends)
+                syscall(SYS_futex, &word, command, value, NULL, NULL, 1);
+        return NULL;
+}
+
+/* One of the given command, until main changes the word. Returns what threads_hold() has returned. */
+static long hold_one_that_waits(int number)
+{
+        pthread_t thread;
+        long r = 0;
+
+        command = number;
+        is_computing = ends = 0;
+        check(pthread_create(&thread, NULL, wait_for_word, &ids[0]) == 0);
+        while (!is_computing)
+                usleep(1000);
+        for (int i = 0; i < 10 && r != 1; i++)
+                r = hold();
+        check(r == 1 || r == -ids[0]);
+        ends = 1;
+        if (number == FUTEX_LOCK_PI)
+                check(syscall(SYS_futex, &word, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0) == 0);
+        word++;
+        syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, 1, NULL, NULL, 1);
+        syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, 1, NULL, NULL, 1);
+        check(pthread_join(thread, NULL) == 0);
+        return r;
+}
+
+/* Two waits for a futex begin again in a copy. Of others the word has a meaning for the kernel. */
+static void test_waits_for_a_futex(void)
+{
+        check_eq_int(hold_one_that_waits(FUTEX_WAIT), 1);
+        check_eq_int(hold_one_that_waits(FUTEX_WAIT_PRIVATE), 1);
+        check_eq_int(hold_one_that_waits(FUTEX_WAIT_BITSET), 1);
+        check_eq_int(hold_one_that_waits(FUTEX_WAIT_BITSET_PRIVATE), 1);
+        word = (int)syscall(SYS_gettid);
+        check(hold_one_that_waits(FUTEX_LOCK_PI) < 0);
+        word = 0;
+}
+
 /* ---- a thread that blocks the signal, which libc lets no code do ---- */
 
 /* For 60 ms; then it ends without having taken the signal. */
@@ -363,6 +416,7 @@ int main(void)
         run(test_a_pool_comes_back);
         run(test_one_computes);
         run(test_one_waits_elsewhere);
+        run(test_waits_for_a_futex);
         run(test_one_blocks_the_signal);
         run(test_only_own_time_counts);
         return 0;
