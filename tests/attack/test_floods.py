@@ -383,15 +383,14 @@ print(min(s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for s in kept))
                 self.assertLessEqual(held, 12 + counted, (idle, full))
 
     def test_connections_that_are_not_accepted(self):
-        """85. No control group counts them before accept()."""
+        """85. No control group counts them before accept(): the session ends. On version 2 the buffers of the other ends may fill the group before."""
         cell, held = self.fill("""
 listeners = [socket.create_server(('127.0.0.1', 0), backlog=4096) for i in range(8)]
 def make():
     return [socket.create_connection(l.getsockname(), 1) for l in listeners]
 fill_all(make, 900)
 """)
-        self.assertEqual(cell["status"], "oom", cell)
-        self.assertLess(held, LIMIT + SLACK)
+        self.assert_counted(cell, held)
 
     def test_sizes_of_buffers(self):
         """85. Code cannot set the size of a buffer. The control: another option is set."""

@@ -212,7 +212,7 @@ class Network(Shares):
         self.assertEqual(text, "near")
         self.assertLess(seconds, USUAL)
         # The control: the greedy principal's own name waits.
-        self.assertGreater(self.fetch(GREEDY, "own")[1], USUAL)
+        self.assertGreater(self.fetch(GREEDY, "own")[1], min(USUAL, 7))  # it gives up after 8 s
 
 
 TUNNEL = PROXY + test_network.Steps.GUEST + """
