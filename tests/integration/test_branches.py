@@ -356,6 +356,20 @@ class Branches(BranchCase):
         waiting = [self.server.start_call("x", session=f"many-{n}-b", **{"from": f"many-{n}"}) for n in range(6)]
         self.assertEqual([w.result()["structuredContent"]["value"]["json"] for w in waiting], list(range(6)))
 
+    def test_many_of_one_session_at_a_time(self):
+        """More than are made at once, and while the session is being saved: the others wait. Code that is called for meanwhile runs too."""
+        self.ok("import os\nx = b''")
+        for size, n, apart in ((0, 12, 0), (40, 6, 0.03)):
+            self.ok(f"x = os.urandom({size} << 20)")
+            waiting = []
+            for i in range(n):
+                waiting.append(self.server.start_call("len(x) >> 20", session=f"of-{size}-{i}", **{"from": self.session}))
+                time.sleep(apart)
+            self.assertEqual(self.value("len(x) >> 20"), size)
+            for call in waiting:
+                cell = call.result()["structuredContent"]
+                self.assertEqual((cell["status"], (cell.get("value") or {}).get("json")), ("ok", size), cell)
+
 
 class Several(BranchCase):
     """One call with `branches`: several sessions that begin as one state."""

@@ -450,7 +450,8 @@ class Tokens(Serve):
         self.assertEqual(self.result(self.BOB, "1", session="one")["status"], "ok")
 
     def test_branches_that_do_not_end(self):
-        """Code stops the checkpoint that they are made of: they take 30 s. Another principal's branches are made meanwhile."""
+        """Code stops the checkpoint that they are made of: they take 30 s. Others wait 5 s for their places. Another principal's branches are
+        made meanwhile."""
         carol = "carol-carol-carol-carol"
         tokens = self.write("three", f"alice {self.ALICE}\ncarol {carol}\n")
         os.chmod(tokens, 0o600)

@@ -15,6 +15,7 @@
 #include "supervisor/session/cell/session-name.h"
 
 static struct branch *all[BRANCHES_MAX]; /* NULL: free */
+static struct branch *first_in_line;
 
 /* Several principals share the places: code can keep a branch from ending for BRANCH_MS. Returns one. */
 static int find_place(const char *from, struct branch ***ret, struct error *err)
@@ -36,14 +37,82 @@ static int find_place(const char *from, struct branch ***ret, struct error *err)
         return error_set(err, EBUSY, "%d branches are being made: try again", BRANCHES_MAX);
 }
 
+/* ---- those that wait for a place ---- */
+
+static void leave_line(const struct branch *branch)
+{
+        for (struct branch **at = &first_in_line; *at; at = &(*at)->next) {
+                if (*at == branch) {
+                        *at = branch->next;
+                        break;
+                }
+        }
+}
+
+/* It has a place, or has waited for too long. */
+static void on_turn(evutil_socket_t fd, short what, void *data)
+{
+        struct branch **place, *branch = data;
+        struct error err = {};
+
+        loop_event_free(&branch->turn);
+        if (branch_has_place(branch)) {
+                if (branch->waiting)
+                        branch->placed(branch);
+                return;
+        }
+        leave_line(branch);
+        (void)find_place(branch->from, &place, &err);
+        branch_fail(branch, err.text);
+}
+
+static int wait_in_line(struct branch *branch)
+{
+        const struct timeval in = clock_timeval_ms(BRANCH_TURN_MS);
+        struct branch **at = &first_in_line;
+
+        branch->turn = evtimer_new(branch->base, on_turn, branch);
+        if (!branch->turn || event_add(branch->turn, &in) < 0) {
+                loop_event_free(&branch->turn);
+                return -ENOMEM;
+        }
+        while (*at)
+                at = &(*at)->next;
+        *at = branch;
+        return 0;
+}
+
+/* Whoever frees a place may be in the middle of something: the event loop tells the next one. */
+static void give_places(void)
+{
+        for (struct branch **at = &first_in_line, **place; *at;) {
+                struct branch *branch = *at;
+                struct error err = {};
+                if (find_place(branch->from, &place, &err) < 0) {
+                        at = &branch->next;
+                        continue;
+                }
+                *at = branch->next;
+                *place = branch;
+                event_active(branch->turn, EV_TIMEOUT, 0);
+        }
+}
+
+bool branch_has_place(const struct branch *branch)
+{
+        for (size_t i = 0; i < BRANCHES_MAX; i++) {
+                if (all[i] == branch)
+                        return true;
+        }
+        return false;
+}
+
 int branch_new(struct branch **ret, struct event_base *base, const char *from, uint64_t copy,
                const char *checkpoint, struct error *err)
 {
         struct branch **place = NULL;
+        struct error busy = {};
 
-        int r = find_place(from, &place, err);
-        if (r < 0)
-                return r;
         struct branch *branch = calloc(1, sizeof(*branch));
         if (!branch)
                 return error_errno(err, ENOMEM, "branch");
@@ -54,7 +123,12 @@ int branch_new(struct branch **ret, struct event_base *base, const char *from, u
         branch->fd = branch->writer = branch->end = -1;
         branch->is_dumped = copy != 0; /* its process does not report the end */
         snprintf(branch->from, sizeof(branch->from), "%s", from);
-        *place = branch;
+        if (find_place(from, &place, &busy) >= 0) {
+                *place = branch;
+        } else if (wait_in_line(branch) < 0) {
+                free(branch);
+                return error_errno(err, ENOMEM, "branch");
+        }
         *ret = branch;
         return 0;
 }
@@ -76,6 +150,7 @@ static void stop(struct branch *branch)
 {
         loop_event_free(&branch->over);
         loop_event_free(&branch->late);
+        loop_event_free(&branch->turn);
         close_end(&branch->writer);
         close_end(&branch->end);
 }
@@ -89,6 +164,8 @@ static void release(struct branch *branch)
         for (size_t i = 0; i < BRANCHES_MAX; i++)
                 if (all[i] == branch)
                         all[i] = NULL;
+        leave_line(branch);
+        give_places();
 }
 
 struct branch *branch_unref(struct branch *branch)

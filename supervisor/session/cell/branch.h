@@ -17,7 +17,8 @@
 struct cell;
 
 enum {
-        BRANCH_MS = 30000, /* from the request to the end of the file */
+        BRANCH_MS = 30000,     /* from the request to the end of the file */
+        BRANCH_TURN_MS = 5000, /* until it has a place; then it is refused */
         BRANCH_WHY_MAX = 640,
         BRANCHES_MAX = 8, /* files that are being written or loaded at a time */
 };
@@ -61,16 +62,19 @@ struct branch {
         int fd;          /* the file, while a cell needs it; else -1 */
         bool is_dumped, is_sealed; /* both: it is whole */
         int end;                   /* of a pipe that closes when the file has ended */
-        struct event *over, *late;
+        struct event *over, *late, *turn;
+        struct branch *next; /* of those that wait for a place */
         struct branch_file *file;
         size_t unsent;                          /* cells whose worker has not got the file */
         struct branch_load *waiting;            /* cells that run already */
+        void (*placed)(struct branch *branch);  /* `waiting` had to wait for that */
         void (*settled)(struct branch *branch); /* it is WHOLE or has FAILED */
 };
 
-/* Returns 0, -EBUSY (BRANCHES_MAX, or the principal's part of them) or -ENOMEM. */
+/* Where BRANCHES_MAX or the principal's part of them are taken, it waits for a place: for BRANCH_TURN_MS, then it fails. Returns 0 or -ENOMEM. */
 int branch_new(struct branch **ret, struct event_base *base, const char *from, uint64_t copy,
                const char *checkpoint, struct error *err);
+bool branch_has_place(const struct branch *branch);
 struct branch *branch_ref(struct branch *branch);
 struct branch *branch_unref(struct branch *branch); /* NULL is allowed; returns NULL */
 

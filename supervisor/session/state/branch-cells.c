@@ -17,7 +17,8 @@
 #include "supervisor/session/state/copies.h"
 
 enum {
-        TIME_MS = BRANCH_MS + 10000, /* the branch has failed by then, and the worker can say why */
+        TIME_MS = BRANCH_TURN_MS + BRANCH_MS +
+                  10000, /* the branch has failed by then, and the worker can say why */
         LOST_KINDS = 3,
 };
 
@@ -28,6 +29,16 @@ static bool is_free(const struct session *s)
 {
         return !s->queue.first &&
                (s->state == SESSION_NONE || (s->state == SESSION_KILLING && s->end == END_RESET));
+}
+
+/* Or waits for code. Other branches of it are made one after the other. */
+static bool has_code(const struct session *s)
+{
+        for (const struct cell *cell = s->queue.first; cell; cell = cell->next) {
+                if (cell->kind != CELL_DUMP)
+                        return true;
+        }
+        return false;
 }
 
 /* checkpoint: NULL, the session as it is now. */
@@ -50,7 +61,7 @@ static int check(const struct session *to, const struct session *from, const str
         if (checkpoint && (!session_is_usable(from) || from->stands_still))
                 return error_set(err, EBUSY, "session \"%s\" is %s: try again", name,
                                  session_shown_state(from));
-        if (!checkpoint && (from->queue.first || from->single || !session_is_usable(from)))
+        if (!checkpoint && (has_code(from) || from->single || !session_is_usable(from)))
                 return error_set(
                         err, EBUSY,
                         "session \"%s\" is busy: it can be branched when its calls have ended, and its "
@@ -361,6 +372,23 @@ bool branch_take_answer(const struct session_context *context,
         return true;
 }
 
+static int begin(struct branch *branch, const struct session *s, struct error *err)
+{
+        struct session *from = find_from(s, branch);
+
+        if (!from || !session_is_usable(from))
+                return error_set(err, ESRCH, "it has ended");
+        return ask_monitor(from, branch, err);
+}
+
+static void on_placed(struct branch *branch)
+{
+        struct error err = {};
+
+        if (begin(branch, branch->waiting->cell->session, &err) < 0)
+                branch_fail(branch, err.text);
+}
+
 /* The frame follows when the file is whole, or it is known that it will not be. */
 int branch_send_load(struct session *s, struct cell *cell, struct error *err)
 {
@@ -368,14 +396,12 @@ int branch_send_load(struct session *s, struct cell *cell, struct error *err)
 
         if (branch->phase >= BRANCH_WHOLE)
                 return send_load(branch, s, cell);
-        if (branch->phase == BRANCH_NEW) {
-                struct session *from = find_from(s, branch);
-                if (!from || !session_is_usable(from))
-                        return error_set(err, ESRCH, "it has ended");
-                int r = ask_monitor(from, branch, err);
+        if (branch->phase == BRANCH_NEW && branch_has_place(branch)) {
+                int r = begin(branch, s, err);
                 if (r < 0)
                         return r;
         }
+        branch->placed = on_placed;
         branch_wait(branch, &cell->load);
         return 0;
 }
