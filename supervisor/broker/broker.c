@@ -634,6 +634,8 @@ static int make_parts(struct broker *broker, struct error *err)
                                                 inject_seat_answer};
         const struct sandbox_requests requests = {broker, ask_monitor, ask_network, injects};
 
+        /* malloc_trim() does not take the end of the heap of a thread. */
+        mallopt(M_ARENA_MAX, 1);
         broker->trim = evtimer_new(broker->base, on_trim, NULL);
         broker->log_wait = evtimer_new(broker->base, on_log_wait, NULL);
         if (!broker->trim || !broker->log_wait)

@@ -114,6 +114,33 @@ class Shared(rawmcp.ServerCase):
         ends = [call.result(harness.PATIENCE)["structuredContent"] for call in calls]
         self.assertEqual([cell["truncated"]["stdout_bytes"] for cell in ends], [(40 << 20) + 4] * 8)
 
+    def kept(self):
+        """MiB of the outputs that are kept for the client."""
+        return sum(r.get("size", 0) for r in self.server.ask("resources/list")["resources"]) >> 20
+
+    def test_memory_comes_back(self):
+        """94. After large answers, output, and requests of a client, the broker has at most 32 MiB more than before and what it keeps."""
+        more = 32 * harness.SANITIZED
+        self.ok("_ = await tools['s0.text'](n=0)")
+        before = self.broker("VmRSS") - self.kept()
+        calls = [self.server.start_call(f"import time\nprint('x' * {4 << 20}); r = len((await tools['s{i}.text'](n=30))['a']); time.sleep(1)", session=f"large-{i}") for i in range(3)]
+        most = before
+        while not all(call.done() for call in calls):
+            most = max(most, self.broker("VmRSS"))
+            time.sleep(0.005)
+        for call in calls:
+            self.assertEqual(call.result(harness.PATIENCE)["structuredContent"]["status"], "ok")
+        self.assertGreater(most, before + self.kept() + more)  # the control
+        for name in ("answers of servers", "lines of the client"):
+            if name == "lines of the client":
+                for _ in range(3):
+                    self.server.send_bytes(b'{"jsonrpc":"2.0","method":"x","params":[' + b"0," * (14 << 20) + b"0]}\n")
+                self.server.ask("ping")
+            end = time.monotonic() + 10 * harness.SLOW
+            while (now := self.broker("VmRSS")) > before + self.kept() + more and time.monotonic() < end:
+                time.sleep(0.2)
+            self.assertLessEqual(now, before + self.kept() + more, name)
+
 
 if __name__ == "__main__":
     harness.main()
