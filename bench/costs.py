@@ -157,7 +157,7 @@ def rows_here(uv):
 
 
 def compare(builds, work, rounds, index, uv, chosen):
-    """Prints a row each. builds: (this one, the other one). Returns whether one is above its limit."""
+    """Prints a row each. builds: (this one, the other one). Returns (the number of rows, the names of those that failed or are above their limits)."""
     both = []
     for name, build in zip(("now", "base"), builds):
         bench = Bench(os.path.join(build, "cloister"), os.path.join(build, "bench"), "", work)
@@ -165,24 +165,25 @@ def compare(builds, work, rounds, index, uv, chosen):
         bench.warm_up()
         both.append(Costs(bench, index, uv))
     print(f"\n{'cost':62} {'base':>9} {'now':>9} {'ratio':>6} {'limit':>6}", flush=True)
-    failed = False
+    rows, failed = 0, []
     for name, title, unit, limit in rows_here(uv):
         if chosen and not any(part in name for part in chosen):
             continue
         took = [[], []]
+        rows += 1
         try:
             for turn in range(min(rounds, SELDOM.get(name, rounds))):
                 for i in (0, 1) if turn % 2 else (1, 0):
                     took[i].append(getattr(both[i], name)())
         except Failure as e:
             print(f"{title:62} {str(e)}", flush=True)
-            failed = True
+            failed.append(name)
             continue
         now, base = map(statistics.median, took)
         above = now > base * limit if limit else now > base + MORE_MEMORY
-        failed |= above
+        failed += [name] if above else []
         bound = f"{limit:6.2f}" if limit else "      "
         print(f"{title:62} {base:9.2f} {now:9.2f} {now / base:6.2f} {bound} {unit}{'  above' if above else ''}", flush=True)
     for costs in both:
         costs.measures.close()
-    return failed
+    return rows, failed

@@ -289,8 +289,8 @@ def broker_memory(server):
 
 
 def compare(build, index, seconds, mix_seconds, chosen):
-    """Prints a row for each attack, and one of the mix. Returns whether one is above its limit."""
-    endless, failed = Endless(), False
+    """Prints a row for each attack, and one of the mix. Returns (the number of rows, the names of those that are above their limits)."""
+    endless, rows, failed = Endless(), 0, []
     print(f"\n{'another principal beside':26} {'calls':>6} {'alone p99':>10} {'beside p99':>11} {'broker MiB after':>17}", flush=True)
     for name in ATTACKS:
         if chosen and not any(part in name for part in chosen):
@@ -299,11 +299,13 @@ def compare(build, index, seconds, mix_seconds, chosen):
             continue  # packages are never fetched by root
         alone, now, count, more = beside(build, endless, index, name, seconds)
         above = now > alone + MORE or more > MEMORY
-        failed |= above
+        rows += 1
+        failed += [name] if above else []
         print(f"{name:26} {count:6} {alone:10.1f} {now:11.1f} {more:+17.1f}{'  above' if above else ''}", flush=True)
     if mix_seconds and (not chosen or "mix" in chosen):
         (without, _), (with_hostile, count) = (mix(build, endless, index, mix_seconds, hostile) for hostile in (False, True))
         above = with_hostile > TIMES * without
-        failed |= above
+        rows += 1
+        failed += ["mix"] if above else []
         print(f"{'new sessions, of a mix':26} {count:6} {without:10.1f} {with_hostile:11.1f}{'  above' if above else ''}", flush=True)
-    return failed
+    return rows, failed
