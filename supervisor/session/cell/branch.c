@@ -82,7 +82,7 @@ static int wait_in_line(struct branch *branch)
         return 0;
 }
 
-/* Whoever frees a place may be in the middle of something: the event loop tells the next one. */
+/* The caller may be in the middle of something: the event loop tells the next one. */
 static void give_places(void)
 {
         for (struct branch **at = &first_in_line, **place; *at;) {
