@@ -2,9 +2,11 @@
  * Connections of cloister-inject.
  *
  *     state    what happens                                                 next
- *     READING  a request is read from the client, with its body             ASKING, CLOSING
+ *     READING  a request is read from the client, with its body, or with    ASKING, CLOSING
+ *              the first INJECT_WHOLE_MAX bytes of it
  *     ASKING   the broker decides about method, host and path               SENDING, CLOSING
- *     SENDING  the request goes to the server, its response to the client   READING, CLOSING, CUT
+ *     SENDING  the request and the rest of its body go to the server,       READING, CLOSING, CUT
+ *              its response to the client
  *     CLOSING  the rest of what the client gets is written                  it ends
  *     CUT      the same, of a response that is not complete                 it ends without the end of TLS
  *
@@ -58,9 +60,11 @@ struct inject_connection {
         bool keeps_alive, has_response;
         bool is_shut; /* no more bytes follow for the client */
         uint32_t serial;
-        bool is_recorded; /* the broker waits for the end of the request … */
-        bool is_sent;     /* … of which the server may have got a part */
-        bool is_cut;      /* the server takes no more of it; its response may be there already */
+        bool is_recorded;  /* the broker waits for the end of the request … */
+        bool is_sent;      /* … of which the server may have got a part */
+        bool is_cut;       /* the server takes no more of it; its response may be there already */
+        bool is_uploading; /* the rest of its body follows */
+        struct forward_stream stream;
         struct response response;
 };
 
@@ -109,6 +113,7 @@ static void connection_free(struct inject_connection *c)
         tls_done(&c->server);
         count_body(c, 0);
         http_reader_done(&c->reader);
+        buffer_done(&c->stream.held);
         if (c->has_response)
                 response_done(&c->response);
         buffer_done(&c->in);
@@ -127,6 +132,17 @@ static void end(struct inject_connection *c)
                 at = &(*at)->next;
         *at = c->next;
         connection_free(c);
+}
+
+/* The next request begins, or none follows. */
+static void end_request(struct inject_connection *c)
+{
+        bool streams = forward_streams(c->session->inject->settings, c->host);
+
+        count_body(c, 0);
+        buffer_done(&c->stream.held);
+        c->is_uploading = false;
+        http_reader_next(&c->reader, streams ? SIZE_MAX : INJECT_BODY_MAX);
 }
 
 static void set_timer(struct inject_connection *c, uint64_t ms)
@@ -170,8 +186,7 @@ static void answer(struct inject_connection *c, int status, const char *clause)
                  clause, profile, is_inspected ? "inspect" : "secrets");
         log_warning("session %llu: %s", (unsigned long long)c->session->id, line);
         tell_end(c, 0);
-        count_body(c, 0);
-        http_reader_next(&c->reader, INJECT_BODY_MAX);
+        end_request(c);
         clear(&c->to_server);
         c->state = CLOSING;
         set_timer(c, CLOSING_MS);
@@ -182,18 +197,25 @@ static void answer(struct inject_connection *c, int status, const char *clause)
 }
 
 /* The client must not take half a response for a whole one: there is no end of its body, and none of TLS. */
-static void fail(struct inject_connection *c, const char *clause)
+static void stop(struct inject_connection *c, int status, const char *clause)
 {
         if (!c->has_response || !c->response.has_head) {
-                answer(c, 502, clause);
+                answer(c, status, clause);
                 return;
         }
         log_warning("session %llu: %s %s", (unsigned long long)c->session->id, host_of(c)->name,
                     clause);
         (void)response_flush(&c->response);
         tell_end(c, 0);
+        end_request(c);
+        clear(&c->to_server);
         c->state = CUT;
         set_timer(c, CLOSING_MS);
+}
+
+static void fail(struct inject_connection *c, const char *clause)
+{
+        stop(c, 502, clause);
 }
 
 /* ---- a request ---- */
@@ -227,28 +249,40 @@ static void take_head(struct inject_connection *c)
                 buffer_append(&c->to_client, go_on, strlen(go_on));
 }
 
-static void feed(struct inject_connection *c)
+/* The bytes of c->in go to the reader. False: it was refused, and the client has the reason. */
+static bool read_on(struct inject_connection *c)
 {
         struct error why = {};
         char text[400];
 
+        ssize_t used = http_reader_feed(&c->reader, buffer_bytes(&c->in), c->in.length, &why);
+        if (used < 0) {
+                snprintf(text, sizeof(text), "got a request that is not taken: %s", why.text);
+                stop(c, used == -ENOMEM ? 503 : c->reader.status, text);
+                return false;
+        }
+        buffer_consume(&c->in, (size_t)used);
+        return true;
+}
+
+static void feed(struct inject_connection *c)
+{
         if (!c->has_request) {
                 c->has_request = true;
                 set_timer(c, REQUEST_MS);
         }
-        ssize_t used = http_reader_feed(&c->reader, buffer_bytes(&c->in), c->in.length, &why);
-        if (used < 0) {
-                snprintf(text, sizeof(text), "got a request that is not taken: %s", why.text);
-                answer(c, used == -ENOMEM ? 503 : c->reader.status, text);
+        if (!read_on(c))
                 return;
-        }
-        buffer_consume(&c->in, (size_t)used);
-        count_body(c, c->reader.request.body.length);
+        size_t n = c->reader.request.body.length;
+        count_body(c, n);
+        bool is_enough = c->reader.state == HTTP_READER_DONE ||
+                         (n > INJECT_WHOLE_MAX &&
+                          forward_streams(c->session->inject->settings, c->host));
         if (c->session->inject->bodies > INJECT_BODIES_MAX)
                 answer(c, 503, "has too many large requests at a time");
         else if (c->reader.state == HTTP_READER_HEADERS)
                 take_head(c);
-        else if (c->reader.state == HTTP_READER_DONE && ask(c) < 0)
+        else if (is_enough && ask(c) < 0)
                 answer(c, 503, "could not be asked about");
 }
 
@@ -260,20 +294,26 @@ static bool server_is_gone(struct inject_connection *c)
         return c->server.ssl && tls_read(&c->server, &byte, 1) != 0;
 }
 
-static int step_request(struct inject_connection *c, bool *moved)
+/* Returns 1: there are bytes in c->in; 0: not now; negative: the client has ended the connection. */
+static int read_client(struct inject_connection *c)
 {
         char piece[PIECE];
 
+        if (c->in.length > 0)
+                return 1;
+        ssize_t n = tls_read(&c->client, piece, sizeof(piece));
+        if (n <= 0)
+                return (int)n;
+        return buffer_append(&c->in, piece, (size_t)n) < 0 ? -ENOMEM : 1;
+}
+
+static int step_request(struct inject_connection *c, bool *moved)
+{
         if (!c->has_request && server_is_gone(c))
                 return -EIO;
-        bool is_head = c->reader.state == HTTP_READER_HEADERS;
-        if (c->in.length == 0 && !is_head) {
-                ssize_t n = tls_read(&c->client, piece, sizeof(piece));
-                if (n <= 0)
-                        return (int)n;
-                if (buffer_append(&c->in, piece, (size_t)n) < 0)
-                        return -ENOMEM;
-        }
+        int r = c->reader.state == HTTP_READER_HEADERS ? 1 : read_client(c);
+        if (r <= 0)
+                return r;
         *moved = true;
         feed(c);
         return 0;
@@ -286,13 +326,20 @@ static int begin_exchange(struct inject_connection *c, struct error *why)
         struct inject *inject = c->session->inject;
         bool is_head = c->reader.request.method == HTTP_METHOD_HEAD;
         bool is_old = c->reader.request.minor_0;
+        bool is_whole = c->reader.state == HTTP_READER_DONE;
 
-        int r = forward_append(c->session, c->host, &c->reader, &c->to_server, why);
+        int r = forward_append(c->session, c->host, &c->reader, is_whole ? NULL : &c->stream,
+                               &c->to_server, why);
+        if (r >= 0 && !is_whole)
+                r = forward_more(c->session, c->host, &c->reader, &c->stream, &c->to_server, why);
         if (r < 0)
                 return r;
         c->keeps_alive = c->reader.request.keep_alive;
-        count_body(c, 0);
-        http_reader_next(&c->reader, INJECT_BODY_MAX);
+        c->is_uploading = !is_whole;
+        if (is_whole)
+                end_request(c);
+        else
+                count_body(c, 0);
         if (!c->server.ssl)
                 c->server.ssl = authority_connect(inject->authority, host_of(c)->name,
                                                   c->server.fd);
@@ -311,11 +358,13 @@ static int begin_exchange(struct inject_connection *c, struct error *why)
 static void end_exchange(struct inject_connection *c)
 {
         bool continues = c->response.keeps_alive && c->keeps_alive && !c->is_cut &&
-                         c->to_server.length == 0;
+                         !c->is_uploading && c->to_server.length == 0;
 
         tell_end(c, c->response.status);
         response_done(&c->response);
         c->has_response = c->has_request = false;
+        if (c->is_uploading)
+                end_request(c);
         c->state = continues ? READING : CLOSING;
         set_timer(c, continues ? IDLE_MS : CLOSING_MS);
 }
@@ -354,6 +403,28 @@ static void step_send(struct inject_connection *c, bool *moved)
                 *moved = true;
         }
         clear(&c->to_server);
+}
+
+/* A piece of the body, once the server has taken the previous piece. */
+static int step_upload(struct inject_connection *c, bool *moved)
+{
+        struct error why = {};
+
+        if (!c->is_uploading || c->is_cut || c->to_server.length > 0)
+                return 0;
+        int r = read_client(c);
+        if (r <= 0)
+                return r;
+        *moved = true;
+        if (!read_on(c))
+                return 0;
+        bool is_last = c->reader.state == HTTP_READER_DONE;
+        r = forward_more(c->session, c->host, &c->reader, &c->stream, &c->to_server, &why);
+        if (r < 0)
+                stop(c, r == -EACCES ? 403 : 503, r == -EACCES ? why.text : "has no memory");
+        else if (is_last)
+                end_request(c);
+        return 0;
 }
 
 /* A piece of the response. Returns 1: more may follow; 0: not now, or it has ended; -EBADMSG: response.why. */
@@ -404,6 +475,9 @@ static int step_exchange(struct inject_connection *c, bool *moved)
         if (r <= 0 || c->state != SENDING)
                 return r < 0 ? r : 0;
         step_send(c, moved);
+        r = step_upload(c, moved);
+        if (r < 0)
+                return r;
         if (c->state == SENDING)
                 step_receive(c, moved);
         if (*moved && c->state == SENDING)
@@ -588,7 +662,8 @@ void inject_connection_open(struct inject_session *session, size_t host,
                                         .in = BUFFER_INIT(2 * PIECE),
                                         .to_client = BUFFER_INIT(CLIENT_ALL_MAX),
                                         .to_server = BUFFER_INIT(FORWARD_MAX)};
-        http_reader_init(&c->reader, INJECT_BODY_MAX);
+        http_reader_init(&c->reader, 0);
+        end_request(c);
         session->connections = c;
         session->n_connections++;
         inject->n_connections++;

@@ -117,8 +117,72 @@ static int append_body(const struct placeholder_use *use, const struct http_read
         return r;
 }
 
+/* ---- a body that is passed on while it arrives ---- */
+
+enum {
+        KEPT = INJECT_PLACEHOLDER_SIZE - 2, /* the longest placeholder without its last byte */
+        HELD_MAX = 128 * 1024,
+};
+
+bool forward_streams(const struct inject_settings *settings, size_t host)
+{
+        for (size_t i = 0; i < settings->n_secrets; i++)
+                if (settings->secrets[i].places & INJECT_BODY &&
+                    settings->secrets[i].hosts & UINT32_C(1) << host)
+                        return false;
+        return true;
+}
+
+static int begin_stream(const struct http_reader *reader, struct forward_stream *stream,
+                        struct buffer *to)
+{
+        const char *length = http_request_header(reader, "content-length");
+
+        *stream = (struct forward_stream){.is_chunked = !length, .held = BUFFER_INIT(HELD_MAX)};
+        return length ? buffer_printf(to, "Content-Length: %s\r\n\r\n", length)
+                      : buffer_append_text(to, "Transfer-Encoding: chunked\r\n\r\n");
+}
+
+static int append_piece(struct forward_stream *stream, size_t n, struct buffer *to)
+{
+        int r = stream->is_chunked ? buffer_printf(to, "%zx\r\n", n) : 0;
+
+        if (r >= 0)
+                r = buffer_append(to, buffer_bytes(&stream->held), n);
+        if (r >= 0 && stream->is_chunked)
+                r = buffer_append(to, "\r\n", 2);
+        buffer_consume(&stream->held, n);
+        return r;
+}
+
+int forward_more(const struct inject_session *session, size_t host, struct http_reader *reader,
+                 struct forward_stream *stream, struct buffer *to, struct error *err)
+{
+        const struct placeholder_use use = {.all = &session->inject->placeholders,
+                                            .session = session,
+                                            .host = host,
+                                            .place = INJECT_BODY};
+        struct buffer *body = &reader->request.body, found = BUFFER_INIT(HELD_MAX);
+        bool is_last = reader->state == HTTP_READER_DONE;
+
+        int r = buffer_append(&stream->held, buffer_bytes(body), body->length);
+        buffer_consume(body, body->length);
+        /* No place in this body may have a placeholder: one that is found is an error. */
+        if (r >= 0)
+                r = placeholders_replace(&use, buffer_bytes(&stream->held), stream->held.length,
+                                         &found, err);
+        buffer_done(&found);
+        size_t kept = is_last ? 0 : KEPT;
+        if (r >= 0 && stream->held.length > kept)
+                r = append_piece(stream, stream->held.length - kept, to);
+        if (r >= 0 && is_last && stream->is_chunked)
+                r = buffer_append_text(to, "0\r\n\r\n");
+        return r < 0 ? r : 0;
+}
+
 int forward_append(const struct inject_session *session, size_t host,
-                   const struct http_reader *reader, struct buffer *to, struct error *err)
+                   const struct http_reader *reader, struct forward_stream *stream,
+                   struct buffer *to, struct error *err)
 {
         const struct inject *inject = session->inject;
         const struct placeholder_use use = {.all = &inject->placeholders,
@@ -133,6 +197,8 @@ int forward_append(const struct inject_session *session, size_t host,
         if (r >= 0)
                 r = append_headers(&use, &inject->settings->hosts[host], reader, to, err);
         if (r >= 0)
-                r = has_body ? append_body(&use, reader, to, err) : buffer_append(to, "\r\n", 2);
+                r = stream     ? begin_stream(reader, stream, to)
+                    : has_body ? append_body(&use, reader, to, err)
+                               : buffer_append(to, "\r\n", 2);
         return r < 0 ? r : 0;
 }

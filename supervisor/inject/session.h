@@ -12,7 +12,9 @@ enum {
         INJECT_CONNECTIONS_MAX =
                 128, /* of all sessions; an even part of it for each one that has any */
         INJECT_CONNECTIONS_EACH = 32,
-        INJECT_BODY_MAX = 1024 * 1024,       /* of a request */
+        INJECT_BODY_MAX = 1024 * 1024, /* of a request into whose body a value may be put */
+        INJECT_WHOLE_MAX =
+                32 * 1024, /* a larger body of another request is passed on while it arrives */
         INJECT_BODIES_MAX = 4 * 1024 * 1024, /* of all requests together */
 };
 

@@ -126,11 +126,47 @@ static bool forward(const struct http_reader *reader, struct buffer *sent)
 
         if (count_headers(reader) > HEADERS_MOST)
                 return false;
-        int r = forward_append(&sessions[0], 0, reader, sent, &err);
+        int r = forward_append(&sessions[0], 0, reader, NULL, sent, &err);
         assert(r == 0 || (r == -EACCES && *err.text));
         if (r == 0)
                 check_sent(reader, sent);
         return r == 0;
+}
+
+/* The request, passed on while it arrives: the body stays as it is, and has no placeholder. Takes the body. */
+static void check_streamed(struct http_reader *got)
+{
+        _cleanup_buffer_ struct buffer sent = BUFFER_INIT(FORWARD_MAX);
+        _cleanup_buffer_ struct buffer body = BUFFER_INIT(FORWARD_MAX);
+        struct forward_stream stream = {};
+        struct http_reader again;
+        struct error err = {};
+        size_t used = 0;
+
+        assert(buffer_append(&body, buffer_bytes(&got->request.body), got->request.body.length) ==
+               0);
+        int r = forward_append(&sessions[0], 0, got, &stream, &sent, &err);
+        if (r == 0)
+                r = forward_more(&sessions[0], 0, got, &stream, &sent, &err);
+        assert(r == 0 || (r == -EACCES && *err.text));
+        buffer_done(&stream.held);
+        if (r < 0)
+                return;
+        http_reader_init(&again, FORWARD_MAX);
+        again.target_max = MOST * 2;
+        while (again.state != HTTP_READER_DONE) {
+                ssize_t n = http_reader_feed(&again, buffer_bytes(&sent) + used, sent.length - used,
+                                             &err);
+                assert(n >= 0 && (n > 0 || again.state == HTTP_READER_DONE));
+                used += (size_t)n;
+        }
+        assert(used == sent.length && again.request.body.length == body.length &&
+               (body.length == 0 ||
+                memcmp(buffer_bytes(&again.request.body), buffer_bytes(&body), body.length) == 0));
+        for (size_t s = 0; s < ARRAY_SIZE(sessions); s++)
+                for (size_t i = 0; i < SECRETS; i++)
+                        assert(!has(buffer_bytes(&body), body.length, texts[s][i]));
+        http_reader_done(&again);
 }
 
 /* All requests of the connection. */
@@ -156,6 +192,7 @@ static bool read_all(const char *bytes, size_t n, size_t piece, struct buffer *a
                         assert(buffer_append(all, buffer_bytes(&sent), sent.length) == 0);
                 if (good && !has(bytes, n, "zq"))
                         check_values(&sent);
+                check_streamed(&reader);
                 http_reader_next(&reader, MOST);
         }
         http_reader_done(&reader);

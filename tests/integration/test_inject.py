@@ -3,6 +3,7 @@
 import base64
 import glob
 import gzip
+import hashlib
 import json
 import os
 import socket
@@ -482,6 +483,128 @@ def begin(n, seconds):
         self.assertEqual(self.ask(server, f'fetch("http://localhost:{self.plain.port}/echo")[0]'), 200)
         self.assertEqual(server.cell("1", reset=True)["status"], "ok")
         server.close()
+
+
+UPLOAD = """
+import hashlib
+SIZE = 10 << 20
+DATA = bytes(range(256)) * (SIZE // 256)
+def pieces():
+    for i in range(0, SIZE, 100000): yield DATA[i : i + 100000]
+"""
+
+
+class Receiver(Host):
+    """Takes bodies as they come, also in chunks, and answers with their length and hash. /early answers after the first part."""
+
+    def __init__(self, tls):
+        self.parts = []  # bytes of each body so far
+        self.n_begun = self.n_ended = 0  # connections
+        super().__init__(tls)
+
+    def serve(self, peer):
+        self.n_begun += 1
+        super().serve(peer)
+        self.n_ended += 1
+
+    def answer(self, peer):
+        with peer.makefile("rb") as stream:
+            head = b""
+            while (line := stream.readline()) != b"\r\n":
+                if not line:
+                    return False
+                head += line
+            body = bytearray()
+            self.parts.append(body)
+            self.seen.append((head, None))
+            length = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+            if head.startswith(b"POST /early "):
+                body += stream.read(20000)
+                peer.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\n\r\ntoo large")
+                return False
+            size = length[0] if length else None if b"chunked" in head else 0
+            while size is None and (n := int(stream.readline(), 16)):
+                body += stream.read(n)
+                stream.readline()
+            if size is None:
+                stream.readline()
+            while size and len(body) < size:
+                got = stream.read1(65536)
+                if not got:
+                    return False
+                body += got
+            self.seen[-1] = head, bytes(body)
+        text = json.dumps([len(body), hashlib.sha256(body).hexdigest()]).encode()
+        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+        return True
+
+
+class Uploads(Case):
+    """A body of a request into which no value may be put is passed on while it arrives."""
+
+    def setUp(self):
+        super().setUp()
+        self.second = Receiver(self.tls)
+        self.addCleanup(self.second.close)
+
+    def secrets(self):
+        return {**super().secrets(), "OTHER": {"from": {"env": "T_OTHER"}, "to": [f"localhost:{self.second.port}"]}}
+
+    @staticmethod
+    def peak(pid):
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            return int(f.read().split("VmHWM:")[1].split()[0])
+
+    @harness.once
+    def test_uploads(self):
+        server = self.serve(rules=[{"deny": "@network.request", "when": {"/path": {"prefix": "/no"}}}])
+        url = self.url("", self.second)
+        self.ask(server, UPLOAD)
+        expected = self.ask(server, "[SIZE, hashlib.sha256(DATA).hexdigest()]")
+        (pid,) = [p for p, name in harness.descendants(server.process.pid).items() if name == "cloister-inject"]
+        self.assertEqual(self.ask(server, f'fetch("{url}", DATA[:2000000], **{{"X-Token": O}})[0]'), 200)
+        before = self.peak(pid)
+        # As one, and in chunks; the value is in the head.
+        for data in "DATA", "pieces()":
+            status, text = self.ask(server, f'fetch("{url}", {data}, **{{"X-Token": O, "Content-Type": "a/b"}})')
+            self.assertEqual((status, json.loads(text)), (200, expected), text)
+        heads = [head.decode().lower() for head, _ in self.second.seen[-2:]]
+        self.assertIn(f"x-token: {OTHER}\r\n".lower(), heads[0])
+        self.assertEqual([(f"content-length: {10 << 20}\r\n" in head, "transfer-encoding: chunked\r\n" in head) for head in heads], [(True, False), (False, True)])
+        self.assertLessEqual(self.peak(pid) - before, 1024 * harness.SANITIZED, "the process has kept more than a window of the body")
+        # The next request has the same connection.
+        raw = f"Host: localhost:{self.second.port}\\r\\n"
+        post = f"POST /a HTTP/1.1\\r\\n{raw}Content-Length: 200000\\r\\n\\r\\n"
+        self.assertEqual(self.ask(server, f'raw({self.second.port}, "{post}" + "a" * 200000, "GET /b HTTP/1.1\\r\\n{raw}Connection: close\\r\\n\\r\\n").count("HTTP/1.1 200 OK")'), 2)
+        # A placeholder in a body ends the request before the host has the last bytes of it; so does one that two pieces have.
+        for name, at in (("O", 4000000), ("T", 3 * 16384 - 9), ("O", (10 << 20) - 24), ("K", 40000)):
+            n = len(self.second.parts)
+            self.ask(server, f"BAD = bytearray(DATA); BAD[{at}:{at} + len({name})] = {name}.encode()")
+            status, text = self.ask(server, f'fetch("{url}", bytes(BAD))')
+            self.assertEqual((status, "got the placeholder of" in text), (403, True), text)
+            parts = self.second.parts[n:]
+            self.assertTrue(all(len(part) <= at for part in parts), "the host got the placeholder")
+            self.assertEqual([body for _, body in self.second.seen[n:]], [None] * len(parts), "the host took the request for a whole one")
+            self.assertTrue(parts or at < 1 << 20)
+        # Rules decide before a byte is sent; the host may answer before it has all; the control is a request that passes.
+        n = len(self.second.seen)
+        status, text = self.ask(server, f'fetch("{url}no", DATA)')
+        self.assertEqual((status, "a rule denies" in text, len(self.second.seen)), (403, True, n), text)
+        status, text = self.ask(server, f'fetch("{url}early", DATA)')
+        self.assertEqual((status, text), (413, "too large"))
+        self.assertLess(len(self.second.parts[-1]), 1 << 20)
+        # Code that ends in the middle of its body: the host gets no end. Wrong chunks behind the first part: the same.
+        for rest in '"a" * 100000', '"186a0\\r\\n" + "a" * 100000 + "\\r\\n5;x=y\\r\\nabcde\\r\\n0\\r\\n\\r\\n"':
+            n = len(self.second.seen)
+            framing = "Transfer-Encoding: chunked" if "186a0" in rest else "Content-Length: 10485760"
+            self.ask(server, f't = tunnel({self.second.port}); t.sendall(("POST /cut HTTP/1.1\\r\\n{raw}{framing}\\r\\n\\r\\n" + {rest}).encode())')
+            self.assertTrue(harness.wait_until(lambda n=n: [b"/cut " in head for head, _ in self.second.seen[n:]] == [True]), self.second.seen[n:])
+            self.ask(server, "t.close()")
+            self.assertTrue(harness.wait_until(lambda: self.second.n_ended == self.second.n_begun))
+            self.assertIsNone(self.second.seen[-1][1])
+        self.assertEqual(self.ask(server, f'fetch("{url}", DATA)[0]'), 200)
+        server.close()
+        self.check_absent(server.log())
 
 
 class Configs(harness.Case):
