@@ -198,7 +198,7 @@ static bool is_below_private(const char *path, mode_t readers)
         return false;
 }
 
-/* The same for a path that is not in a tree whose top was checked. */
+/* Checks a path that is not in a tree whose top was checked. */
 static int check_public(struct plan *plan, const char *path, const struct stat *st, bool required,
                         struct error *err)
 {

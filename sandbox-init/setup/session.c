@@ -301,7 +301,7 @@ static int cover_proc(struct session *s, int root, struct error *err)
         return r < 0 ? error_context(err, "proc") : take_fd(limit);
 }
 
-/* The device is asked of the mount itself: what an image has at the path may be exchanged meanwhile. */
+/* The device is read from the mount itself: what an image has at the path may be exchanged meanwhile. */
 static int mount_own(const struct limits *l, int root, struct init_hello *ret, struct error *err)
 {
         const struct {

@@ -15,7 +15,7 @@
  *     files/get       {"name", "path", "offset"} -> {"data": base64, "size", "eof", "version"}
  *     files/put       {"name", "path", "offset", "data": base64, "to"?: path, "discard"?: bool} -> {}
  *
- * With terminal, it sends "question" {"id"} when a person is asked about calls of the code, and {"id": ""} when that is over.
+ * With terminal, it sends "question" {"id"} when calls of the code wait for a person, and {"id": ""} when that is over.
  *
  * questions/…: control-approve.h.
  *

@@ -1,7 +1,7 @@
 /*
  * Listeners of sandboxes on their way to the process that has the network, and the start of these processes.
  *
- * Theory of operation. Each is forked first of all, so that its memory holds nothing of the config: no credentials, no
+ * Theory of operation. Each is forked first of all, so that its memory holds no part of the config: no credentials, no
  * names of servers. It takes a mount namespace of its own, whose root has /etc and the directory of resolv.conf,
  * read-only, and then gives up what the broker gives up, in the same order (isolate.c). It keeps the host's network
  * namespace, which the broker has too, but cannot use.

@@ -8,7 +8,7 @@
  * All start at once, because later the broker can start none: by then it has read the config, and given up what the start
  * needs. So their number bounds how often hostile bytes can end one and try the next, whose memory has the same layout.
  *
- * While there are sandboxes with a network, the one that serves is asked every NETWORK_ASK_MS whether it runs. One that has
+ * While there are sandboxes with a network, the one that serves gets a request every NETWORK_ASK_MS to show that it runs. One that has
  * not answered when NETWORK_MISSED_MAX of these times have passed is killed.
  */
 #pragma once
@@ -30,7 +30,7 @@ struct egress_process {
 };
 
 /*
- * Call before the broker has read the config, so that the process has nothing of it. It isolates itself as the broker
+ * Call before the broker has read the config, so that the process has no part of it. It isolates itself as the broker
  * does, with a root of the resolver's files only. how: ids; filter_fd: FILTER_EGRESS, borrowed. log_fd: -1: standard
  * error. ret: *n processes, from each of which comes one byte when it is ready. Returns 0, or negative errno: none has started.
  */

@@ -16,7 +16,7 @@
 #include "base/error.h"
 
 enum {
-        /* When so many bytes wait, the next message breaks the writer: its owner stops its sources at
+        /* When this number of bytes waits, the next message breaks the writer: its owner stops its sources at
          * WRITER_HIGH, but what they have begun may still come. */
         WRITER_MAX = 64 * 1024 * 1024,
         WRITER_MESSAGE_MAX = 1024 * 1024 * 1024, /* of one message */

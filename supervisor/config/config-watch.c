@@ -17,7 +17,7 @@ enum {
         /* Two sets while one replaces the other, of some six directories a file. */
         PLACES_MAX = 2 * 6 * CONFIG_SNAPSHOT_MAX,
         SETTLE_MS = 150, /* joins an editor's write, rename and chmod to one change */
-        SETTLE_MAX = 10, /* so often at most: something may change all the time */
+        SETTLE_MAX = 10, /* waits at most: something may change all the time */
 };
 
 enum {

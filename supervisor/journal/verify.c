@@ -2,7 +2,7 @@
  * Checks of the whole journal.
  *
  * Theory of operation. A segment is checked after the one that it continues, so that the hash of the record before its first one is
- * known; of a segment whose predecessor was removed as one of the oldest, it is not. Records and heads are both in the order of n:
+ * known; of a segment whose predecessor was removed as one of the oldest, that hash is unknown. Records and heads are both in the order of n:
  * they are read side by side.
  */
 #include "supervisor/journal/verify.h"

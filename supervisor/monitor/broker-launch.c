@@ -69,7 +69,7 @@ static void clean(char *bytes, size_t n)
         }
 }
 
-/* Appends whole lines, or all if there is no line that is so long. Returns what read() did. */
+/* Appends whole lines, or all bytes if no line end is among them. Returns what read() did. */
 static ssize_t relay_once(struct log_relay *relay)
 {
         ssize_t n = read(relay->fd, relay->bytes + relay->n, sizeof(relay->bytes) - relay->n);

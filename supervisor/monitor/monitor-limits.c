@@ -3,7 +3,7 @@
  *
  * Theory of operation. cgroups_open() tries which control groups can be used. Where version 2 is
  * mounted and no group was delegated to us, a child asks systemd for a scope, while the monitor
- * goes on and the broker answers its client. Sessions requested meanwhile wait for the answer,
+ * continues and the broker answers its client. Sessions requested meanwhile wait for the answer,
  * because a template must start in the group that its sessions will be in. Without a scope rlimits
  * bound each process, and memory-watch.h each session.
  */

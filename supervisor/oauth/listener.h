@@ -1,7 +1,7 @@
 /*
  * Waits for the browser's return from the authorization server, on 127.0.0.1, or for its URL on
  * standard input. Every user and every web page of this machine can send requests here: what does not
- * carry the expected state is refused, and the wait goes on.
+ * carry the expected state is refused, and the wait continues.
  */
 #pragma once
 

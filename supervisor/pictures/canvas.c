@@ -56,7 +56,7 @@ static void add_seen_through(struct canvas *c, const uint8_t *row)
         }
 }
 
-/* The first column of the source that falls on the column after this one; the same of rows. */
+/* The first column of the source that falls on the column after this one, or the first such row. */
 static uint32_t end_of(uint32_t at, uint32_t length, uint32_t source)
 {
         return (uint32_t)(((uint64_t)at + 1) * source / length);

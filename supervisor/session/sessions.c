@@ -77,7 +77,7 @@ static bool yield_one(struct sessions *sessions, const struct session_principal 
 }
 
 /* Whether a session of the principal may have a place, which a spare sandbox may have, or a session that is ending for it. Below its right
- * a principal may have any place, above it one that nobody has a right to. */
+ * a principal may have any place, above it one to which no principal has a right. */
 static int check_right(struct sessions *sessions, const struct session_principal *own,
                        struct error *err)
 {

@@ -1,5 +1,5 @@
 """Class 136: what code makes the kernel keep. Each row takes as much of one kind as it gets; the kernel's own figures of memory are read
-outside meanwhile. What is not in the session's own figure stays below a bound, or the session ends with `oom`.
+outside meanwhile. Memory that is not in the session's own figure stays below a bound, or the session ends with `oom`.
 
 The control is one object of the kind, which a session may have.
 """

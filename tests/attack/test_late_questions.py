@@ -88,7 +88,7 @@ class LateQuestions(test_serve_asks.Asks):
         answer = self.modern("bob", ASK).response().json()["result"]
         self.assertEqual(answer["resultType"], "complete")
         self.assertIn(NOT_ANSWERED, answer["structuredContent"]["value"]["json"])
-        # The controls: alice's own client is asked, and bob's once the server has answered all of alice's calls.
+        # The controls: alice's own client gets the question, and bob's once the server has answered all of alice's calls.
         self.asked(self.session("alice"), 89)
         self.call(bob, "await mcp_faulty.release()", id=90).response()
         self.asked(bob, 91)

@@ -1,5 +1,5 @@
 """Class 135: what two sessions share. A sender changes each thing, or leaves it, by random bits; a receiver looks. Through an exact channel no
-bit may arrive. What the kernel does not let Cloister close is in docs/threat-model.md with the bits a second that arrive here.
+bit may arrive. Ways that the kernel does not let Cloister close are in docs/threat-model.md with the bits a second that arrive here.
 
 The control is the same two programs outside of any sandbox, where the bits arrive.
 """

@@ -76,7 +76,7 @@ def processes(most=400):
             signal.pause()
             os._exit(0)
         taken.append(1)
-        time.sleep(0.003)  # without a control group the monitor counts each 20 ms: what is asked is that it does, not how fast a processor forks
+        time.sleep(0.003)  # without a control group the monitor counts each 20 ms: the test is about the count, not about how fast a processor forks
 
 
 def some_processes():

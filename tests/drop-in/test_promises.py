@@ -159,7 +159,7 @@ class Promises(systems.SystemCase):
         self.write("mcps/a.json", json.dumps({"mcpServers": {"My-Server": harness.fixture()}}))
 
     def start(self, *args, config=None, **rest):
-        """Without the libraries of code-sandbox-mcp, which no row uses: its own file tests them, with an index of its own."""
+        """Without the libraries of code-sandbox-mcp, which no row uses: its own file tests them, with its own index."""
         libraries = {"libraries": {"python": [], "npm": []}} if self.SYSTEM == "code-sandbox-mcp" else {}
         return super().start(*args, config={**libraries, **(config or {})}, **rest)
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Heads that are not signed are refused, so that nothing of the records can pass as one. */
+/* Heads that are not signed are refused, so that no part of the records can pass as one. */
 static void read_as_heads(int fd)
 {
         static struct journal_lines lines;

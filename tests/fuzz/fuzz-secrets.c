@@ -1,5 +1,5 @@
 /*
- * What a server sends, searched for secrets. Accepted: a document that contains one. Whatever the document is, what comes out is JSON,
+ * Messages of a server, searched for secrets. Accepted: a document that contains one. Whatever the document is, what comes out is JSON,
  * has no string and no name with the value, and is left alone if there was none.
  */
 #include <assert.h>

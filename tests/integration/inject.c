@@ -80,7 +80,7 @@ static bool records(void)
         return strcmp(role, "-") == 0;
 }
 
-/* Lets a stopped process go on, up to its next system call if that matters. */
+/* Lets a stopped process continue, up to its next system call if that matters. */
 static void proceed(const struct traced *t, int signal)
 {
         bool watched = records() || (!is_done && strcmp(t->role, role) == 0);
@@ -181,14 +181,14 @@ static void on_stop(pid_t pid, int status)
                         proceed(t, 0);
         } else if (is_fault(signal)) {
                 /* The kernel does not let a fault kill the first process of a pid namespace that is
-                 * traced (force_sig_info_to_task): it would fault for ever. */
+                 * traced (force_sig_info_to_task): it would fault forever. */
                 ptrace(PTRACE_DETACH, pid, NULL, NULL);
         } else {
                 proceed(t, signal);
         }
 }
 
-/* A parent that was killed in the middle of a clone has no event: its child goes on without a name. */
+/* A parent that was killed in the middle of a clone has no event: its child continues without a name. */
 static void release_waiting(void)
 {
         for (int i = 0; i < n_all; i++) {

@@ -92,7 +92,7 @@ class Apart(rawmcp.ServerCase):
 
     def test_proc_stays_and_sandboxes_inside_work(self):
         self.assertEqual(self.tool("one", "uncover"), ["Operation not permitted", 0])
-        if not harness.ROOT:  # the kernel has no id 0 in them, unless CAP_SETFCAP is there
+        if not harness.ROOT:  # the kernel has no id 0 in them, unless it has CAP_SETFCAP
             self.assertEqual(self.tool("one", "nest"), [0])
         self.assertEqual(self.tool("one", "look")["tokens"], [])
 

@@ -321,7 +321,7 @@ class Forms(Asking):
         second = self.server.start_call(CAUGHT, session=self.session + "-2")
         self.assertEqual(second.result()["structuredContent"]["value"]["json"][0], "ToolDenied")
         self.assertEqual(first.result()["structuredContent"]["status"], "ok")
-        # A thread calls while the loop's call is asked about: the next question.
+        # A thread calls while the loop's call waits for its answer: the next question.
         self.server.asked.clear()
         code = "import threading, asyncio\nt = threading.Thread(target=lambda: mcp_mail.note.sync(text='t'))\na = asyncio.ensure_future(mcp_mail.send(to='q'))\nt.start()\nawait a\nawait asyncio.to_thread(t.join)"
         self.ok(code)

@@ -48,7 +48,7 @@ class Case(test_asks.Legacy):
 
     def setUp(self):
         super().setUp()
-        self.asking = threading.Event()  # the person was asked
+        self.asking = threading.Event()  # the person has the question
         self.answers = threading.Event()  # and answers
         self.addCleanup(self.answers.set)
         self.server.answers["elicitation/create"] = self.person

@@ -1,4 +1,4 @@
-"""The journal: each call is on record before it is sent, and nobody changes records unseen."""
+"""The journal: each call is on record before it is sent, and a changed record is found."""
 
 import glob
 import hashlib

@@ -337,7 +337,7 @@ class Refused(Network):
         server = self.local(far, max_bytes="1M")
         self.assertIn("40", self.ask(server, "status('GET http://localhost/ HTTP/1.1\\r\\n' + 'X: ' + 'y' * 20000)"))
         self.assertIn("40", self.ask(server, f"status('GET http://localhost:{far.port}/ HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n' + 'X: y\\r\\n' * 101 + '\\r\\n')"))
-        # Half a request uses a connection of its own session only. Further connections of that session wait.
+        # Half a request uses a connection of the same session only. Further connections of that session wait.
         self.assertEqual(self.ask(server, GUEST + """
 held = []
 for i in range(400):

@@ -209,7 +209,7 @@ threading.Thread(target=count, args=("old",), daemon=True).start()
         self.value(server, "1")
         self.assertTrue(groups(server))
         janitors = [pid for pid in harness.descendants(server.process.pid) if open(f"/proc/{pid}/comm", encoding="utf-8").read().startswith("cloister-janit")]
-        # Where systemd was asked for a scope, there is one for the time before it and one for the scope.
+        # Where Cloister has requested a scope of systemd, there is one for the time before it and one for the scope.
         self.assertIn(len(janitors), (1, 2))
         for janitor in janitors:
             os.kill(int(janitor), signal.SIGKILL)

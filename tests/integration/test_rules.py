@@ -6,7 +6,7 @@ import os
 import harness
 import rawmcp
 
-# Of each condition: a rule that allows, values that it allows, and values that it does not.
+# Of each condition: a rule that allows, values that it allows, and values that it refuses.
 CONDITIONS = {
     "equals": ({"equals": 1}, [1, 1.0], [2, "1", [1], None, True]),
     "one_of": ({"one_of": ["a", 7]}, ["a", 7], ["b", 8, ["a"], {"a": 1}]),
@@ -66,7 +66,7 @@ class Rules(rawmcp.ServerCase):
         ]
         cls.CONFIG = {
             "rules": rules,
-            "ask": {"by": ["client"]},  # the client of this test declares that it can ask nobody
+            "ask": {"by": ["client"]},  # the client of this test declares no way to ask a person
             "publish": {"tools": {"sneak": {"description": "Writes", "code": SNEAK}}},
             "profiles": {"js": {"language": "javascript", "agent": True}},
         }
@@ -122,7 +122,7 @@ class Rules(rawmcp.ServerCase):
         self.assertEqual(self.outcomes("tools['two.optional'](a='x')"), ["sent"])
 
     def test_frames_by_hand(self):
-        """No check of the guest is on the way: escapes in names, two members, another server, a method in place of a tool."""
+        """No check of the guest is on the way: escapes in names, two members, another server, a method instead of a tool."""
         code = r"""
 from cloister.frames import CALL
 channel = tools._channel

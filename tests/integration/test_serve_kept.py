@@ -34,7 +34,7 @@ HOLDERS = {
     "mcp_request": "its connections end", "task_waiter": "its connections end", "http_stream": "client", "mode_server": "standard input and output",
     "rights": "an argument while the config is read",
 }
-# What else is kept by the principal's key.
+# Other data that is kept by the principal's key.
 KEYS = {"session": "variables checkpoint receipt listed"}
 
 
@@ -120,7 +120,7 @@ class Kept(TokenFile):
         return f"running{n}"
 
     def make_kept(self, n):
-        """The code ends soon; nobody has fetched the result."""
+        """The code ends soon; no client has fetched the result."""
         self.run_code(self.BOB, f"import time\ntime.sleep(0.2)\nprint({MARK!r})", session=f"kept{n}", wait=0)
         return f"kept{n}"
 

@@ -106,7 +106,7 @@ class Places(Shares):
         names = [value(self.call(GREEDY, f"x = {i}").response())["session"] for i in range(8)]
         self.assertEqual(self.status(GREEDY, "x", session=names[0]), "ok")
         time.sleep(61)
-        # Its oldest one that no call has named gives way, and says so.
+        # Its oldest one that no call has named gives way, and its notice has the reason.
         self.assertEqual(self.status(GREEDY, "1"), "ok")
         self.assertEqual(value(self.call(GREEDY, "x", session=names[0]).response())["value"]["json"], 0)
         answer = value(self.call(GREEDY, "'x' in globals()", session=names[1]).response())
@@ -305,7 +305,7 @@ class Reads(Shares):
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
-    """An MCP server over HTTP whose tool `hold` answers when the test says so."""
+    """An MCP server over HTTP whose tool `hold` answers when the test releases it."""
     protocol_version = "HTTP/1.1"
     release = threading.Event()
     lock, n_held = threading.Lock(), 0

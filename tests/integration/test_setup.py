@@ -161,7 +161,7 @@ class Setup(harness.Case):
         self.assertTrue(harness.wait_until(lambda: "may change things (no readOnlyHint)" in known()))
         self.assertTrue(self.setup("gemini", "--yes").stdout.endswith(known()))
         self.assertNotIn("readOnlyHint", self.setup("gemini", "--remove", "--yes").stdout)
-        # A config that cannot be used is no reason to fail.
+        # A config that cannot be used does not make it fail.
         with open(f"{self.home}/.config/cloister/config.json", "w", encoding="utf-8") as f:
             f.write("{")
         self.assertTrue(self.setup("qwen", "--yes").stdout.endswith("'cloister tools' says how many tools may change things\n"))

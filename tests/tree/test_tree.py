@@ -1,4 +1,4 @@
-"""What holds of the tree itself: who may include whom, sizes, circles, one clock, the subjects of commits."""
+"""What holds of the tree itself: which folder may include which, sizes, circles, one clock, the subjects of commits."""
 
 import importlib.util
 import os
@@ -171,7 +171,7 @@ class HostFiles(unittest.TestCase):
             return self.lint(root).stdout
 
     def are_found(self, names, opener, function, texts):
-        """Each text, in a file of its own and outside of the function that may: one tree has them all."""
+        """Each text, in a separate file and outside of the function that may: one tree has them all."""
         files = {names.format(n): "\n" + text + "\n" for n, text in enumerate(texts)}
         whole, lines = function, []
         for text in texts:

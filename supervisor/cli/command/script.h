@@ -12,7 +12,7 @@ enum { SCRIPT_SIZE_MAX = 16 * 1024 * 1024 };
  * line. */
 int script_read(const char *path, char **ret, size_t *length, struct error *err);
 
-/* The same for the code of -c, if it is not NULL; otherwise the file. */
+/* Takes the code of -c, if it is not NULL; otherwise reads the file. */
 int script_take(const char *code, const char *path, char **ret, size_t *length, struct error *err);
 
 /* The UTF-8 check alone. name is for the message. */

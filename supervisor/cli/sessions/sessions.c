@@ -62,7 +62,7 @@ static const char *session_list_time(int64_t ms, char to[16])
         return to;
 }
 
-/* "idle"; "asks, 3 calls, 40 s" while a person is asked about calls of its code. */
+/* "idle"; "asks, 3 calls, 40 s" while calls of its code wait for a person. */
 static void state_of(yyjson_val *session, char *to, size_t size)
 {
         yyjson_val *asks = yyjson_obj_get(session, "asks");

@@ -132,7 +132,7 @@ static void fail(struct hub_server *s, const struct error *err)
         hub_calls_fail(&s->calls, true, message);
 }
 
-/* The same with a message, to which the last line of stderr is appended. */
+/* Fails with a message, to which the last line of stderr is appended. */
 static void failf(struct hub_server *s, const char *format, ...)
         __attribute__((format(printf, 2, 3)));
 static void failf(struct hub_server *s, const char *format, ...)

@@ -22,7 +22,7 @@ struct plan_run {
         struct mcp_call *call; /* NULL: it has ended */
         struct cell *in_copy;  /* NULL: it has ended */
         struct plan *plan;
-        struct plan_question *question; /* while a person is asked */
+        struct plan_question *question; /* while a person decides */
         bool is_only;
         bool has_outcome; /* of the call, whose own cell is not run */
         bool is_told;     /* its plan is in the outcome */

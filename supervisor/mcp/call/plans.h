@@ -2,7 +2,7 @@
  * Calls of run_python with `plan` (docs/plans.md).
  *
  * Theory of operation. The call has two cells. Its own waits in its session, postponed: so nothing else runs there. The other one runs the
- * same code in a copy of the session, and fills the plan. When it has ended well, a person is asked about the calls that ask; after a yes
+ * same code in a copy of the session, and fills the plan. When it has ended well, a question about the calls that ask goes to a person; after a yes
  * the call's own cell begins. Otherwise that is cancelled, and what is known of the plan is the call's result.
  */
 #pragma once

@@ -97,7 +97,7 @@ static int lock_use(int own, struct error *err)
 }
 
 /* Makes what is missing of it. Runs as the store's owner. store: a directory, O_PATH. Returns an
- * O_PATH descriptor. *lock: while it is open, no set is removed that is asked for from now on. */
+ * O_PATH descriptor. *lock: while it is open, no set is removed that is requested from now on. */
 static int package_place_open(int store, const char *profile, int *lock, struct error *err)
 {
         /* So that no mode is changed afterwards: an installer could put a link there. */

@@ -3,7 +3,7 @@
  *
  * Theory of operation. The bound is the sum of statm's resident pages. Only
  * status, which takes the kernel several times as long, has the rest: swapped pages, and the page tables of a
- * process with so much address space that they matter. Less address space counts with the page
+ * process whose address space is large enough that they matter. Less address space counts with the page
  * tables that it can have at most.
  *
  * What processes have taken since they were seen first is certain too (struct process_growth).

@@ -1,7 +1,7 @@
 /*
  * The calls that code has made in a copy of its session (docs/plans.md), and which of them may be made in the session.
  *
- * A plan is first filled, in the copy: each call is a row. If one asks, a person is asked about all that were not sent. Then the plan is
+ * A plan is first filled, in the copy: each call is a row. If one asks, a question about all that were not sent goes to a person. Then the plan is
  * followed: the same call takes its row, once. No function here has side effects.
  */
 #pragma once
@@ -96,7 +96,7 @@ enum plan_match plan_take(struct plan *plan, const struct plan_call *call,
  * the question. */
 void plan_describe_difference(const struct plan *plan, const struct plan_call *call,
                               char to[PLAN_DIFFERENCE_MAX]);
-/* A person is asked about a call that is not in the plan. */
+/* A question about a call that is not in the plan goes to a person. */
 void plan_note_other(struct plan *plan);
 
 /* The object `plan` of a result. is_only: what would be called; otherwise what was made of it. Returns 0 or negative errno. */

@@ -24,7 +24,7 @@ static const char refused_often[] = "a person has answered no three times in thi
 TAILQ_HEAD(approval_calls, approval_call);
 
 struct approvals {
-        LIST_ENTRY(approvals) link; /* in `all`, while a person is asked */
+        LIST_ENTRY(approvals) link; /* in `all`, while a person decides */
         struct approval_list *all;
         const char *session, *principal;
         const struct approval_host *host;
@@ -49,7 +49,7 @@ struct approvals {
         struct client_ask ask;
         char label[QUESTION_ID_LENGTH + QUESTION_SHA_SIZE]; /* id and sha256, of the ask */
         bool is_client_asked, is_terminal_asked, was_misfit;
-        uint64_t client_us; /* when the client was asked */
+        uint64_t client_us; /* when the client got the question */
 
         /* how it ended */
         bool *allowed;           /* of each call; NULL: none */
@@ -694,7 +694,7 @@ void approvals_recheck(struct approvals *a, bool (*decides)(void *data, struct a
         }
 }
 
-/* ---- what is asked ---- */
+/* ---- the text of a question ---- */
 
 enum approval_state approvals_state(const struct approvals *a)
 {

@@ -88,7 +88,7 @@ struct approval_host {
          * errno, and the client cannot be asked. */
         int (*ask_client)(void *data, struct client_ask *ask, struct error *err);
         /* The question can be answered at a terminal: `cloister approve ID`. wait_ms: the client cannot be asked, and its call may be
-         * answered after this time; 0: it was asked. Returns false if no terminal can be asked. */
+         * answered after this time; 0: it has the question. Returns false if no terminal can be asked. */
         bool (*ask_terminal)(void *data, const char *id, uint32_t wait_ms);
         /* That is over. */
         void (*end_terminal)(void *data);
@@ -156,7 +156,7 @@ int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer
 int approvals_answer(struct approval_list *all, const char *id, const char *sha256,
                      const struct approval_answer *answer, struct error *err);
 
-/* ---- what is asked ---- */
+/* ---- the text of a question ---- */
 
 enum approval_state approvals_state(const struct approvals *approvals);
 /* How many calls the question has; *since_us: when it began. 0: there is none. */

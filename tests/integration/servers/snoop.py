@@ -91,7 +91,7 @@ def uncover():
 
 
 def leave():
-    """An orphan in a session of its own."""
+    """An orphan in its own session."""
     done = subprocess.run(["/bin/sh", "-c", "setsid sleep 654 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True)
     return {"pid": int(done.stdout), "namespace": os.readlink("/proc/self/ns/pid")}
 
