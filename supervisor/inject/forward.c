@@ -2,6 +2,7 @@
 #include "supervisor/inject/forward.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -97,6 +98,13 @@ static enum placeholder_encoding encoding_of(const struct http_reader *reader)
         return type && strcasestr(type, "x-www-form-urlencoded") ? ENCODE_PERCENT : ENCODE_NOT;
 }
 
+static void clear(struct buffer *b)
+{
+        if (b->length > 0)
+                explicit_bzero(buffer_bytes(b), b->length);
+        buffer_done(b);
+}
+
 static int append_body(const struct placeholder_use *use, const struct http_reader *reader,
                        struct buffer *to, struct error *err)
 {
@@ -111,9 +119,7 @@ static int append_body(const struct placeholder_use *use, const struct http_read
                 r = buffer_printf(to, "Content-Length: %zu\r\n\r\n", text.length);
         if (r >= 0)
                 r = buffer_append(to, buffer_bytes(&text), text.length);
-        if (text.length > 0)
-                explicit_bzero(buffer_bytes(&text), text.length);
-        buffer_done(&text);
+        clear(&text);
         return r;
 }
 
@@ -139,7 +145,9 @@ static int begin_stream(const struct http_reader *reader, struct forward_stream 
         const char *length = http_request_header(reader, "content-length");
 
         *stream = (struct forward_stream){.is_chunked = !length, .held = BUFFER_INIT(HELD_MAX)};
-        return length ? buffer_printf(to, "Content-Length: %s\r\n\r\n", length)
+        /* Servers need not read zeros before the number as this parser does. */
+        return length ? buffer_printf(to, "Content-Length: %llu\r\n\r\n",
+                                      strtoull(length, NULL, 10))
                       : buffer_append_text(to, "Transfer-Encoding: chunked\r\n\r\n");
 }
 
@@ -167,11 +175,13 @@ int forward_more(const struct inject_session *session, size_t host, struct http_
 
         int r = buffer_append(&stream->held, buffer_bytes(body), body->length);
         buffer_consume(body, body->length);
-        /* No place in this body may have a placeholder: one that is found is an error. */
+        /* No place in this body may have a placeholder: one that is found is an error, also one whose value would be put in. */
         if (r >= 0)
                 r = placeholders_replace(&use, buffer_bytes(&stream->held), stream->held.length,
                                          &found, err);
-        buffer_done(&found);
+        clear(&found);
+        if (r > 0)
+                r = error_set(err, EACCES, "got a placeholder in a body that is not read whole");
         size_t kept = is_last ? 0 : KEPT;
         if (r >= 0 && stream->held.length > kept)
                 r = append_piece(stream, stream->held.length - kept, to);

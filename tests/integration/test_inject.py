@@ -574,8 +574,9 @@ class Uploads(Case):
         self.assertLessEqual(self.peak(pid) - before, 1024 * harness.SANITIZED, "the process has kept more than a window of the body")
         # The next request has the same connection.
         raw = f"Host: localhost:{self.second.port}\\r\\n"
-        post = f"POST /a HTTP/1.1\\r\\n{raw}Content-Length: 200000\\r\\n\\r\\n"
+        post = f"POST /a HTTP/1.1\\r\\n{raw}Content-Length: 00200000\\r\\n\\r\\n"
         self.assertEqual(self.ask(server, f'raw({self.second.port}, "{post}" + "a" * 200000, "GET /b HTTP/1.1\\r\\n{raw}Connection: close\\r\\n\\r\\n").count("HTTP/1.1 200 OK")'), 2)
+        self.assertIn(b"Content-Length: 200000\r\n", self.second.seen[-2][0])
         # A placeholder in a body ends the request before the host has the last bytes of it; so does one that two pieces have.
         for name, at in (("O", 4000000), ("T", 3 * 16384 - 9), ("O", (10 << 20) - 24), ("K", 40000)):
             n = len(self.second.parts)
