@@ -22,10 +22,10 @@ PAUSE_S = 0.2  # the copy is made after 50 ms
 SIZES = (0, 20, 300, 1024)  # MiB
 CELLS_A_MINUTE = 10000
 THREADS = 32
-# Threads that Python does not know.
+# Threads that Python does not know, which wait as those of a pool do.
 WAITING = (
-    "import ctypes\nlibc, thread = ctypes.CDLL(None), ctypes.c_ulong()\n"
-    "for _ in range({}): libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)"
+    "import ctypes\nlibc, thread, work = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(32)\n"
+    "for _ in range({}): libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.sem_wait, ctypes.c_void_p), work)"
 )
 KERNEL_STACK = 16  # KiB of a thread
 POLARS = "import os\nimport polars as pl\npl.DataFrame({'a': range(30000), 'b': [i % 7 for i in range(30000)]}).lazy().group_by('b').agg(pl.col('a').sum()).collect()\nNone"

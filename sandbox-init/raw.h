@@ -53,12 +53,18 @@ static inline long raw_futex(const void *word, long command, uint32_t value,
         return raw_call(SYS_futex, raw_pointer(word), command, value, raw_pointer(time), 0, set);
 }
 
-static inline int64_t raw_clock_us(long clock)
+/* 0 if there is no such clock. */
+static inline int64_t raw_clock_ns(long clock)
 {
         struct __kernel_timespec t = {0};
 
         raw_call(SYS_clock_gettime, clock, raw_pointer(&t), 0, 0, 0, 0);
-        return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+        return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline int64_t raw_clock_us(long clock)
+{
+        return raw_clock_ns(clock) / 1000;
 }
 
 static inline void raw_sleep(long nanoseconds)

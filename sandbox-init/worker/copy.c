@@ -56,6 +56,7 @@
 enum {
         WAIT_S = SNAPSHOT_TIME_MS / 1000 + 1,
         POLL_NS = 100000,
+        IDLE_NS = 100000000, /* of a copy that is likely to live for a while */
 };
 
 /* ---- the files of a transaction ---- */
@@ -205,24 +206,24 @@ static void stop(void)
         raw_call(SYS_kill, raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0), SIGSTOP, 0, 0, 0, 0);
 }
 
-/* Takes a pending signal of the set, or waits for one. wait: else returns -EAGAIN. */
-static long take_signal(raw_signals set, siginfo_t *info, bool wait)
+/* Takes a pending signal of the set, or waits for one until that time has passed; then it returns -EAGAIN. NULL: as long as it takes. */
+static long take_signal(raw_signals set, siginfo_t *info, const struct __kernel_timespec *time)
 {
-        struct __kernel_timespec now = {0};
-
         return raw_call(SYS_rt_sigtimedwait, raw_pointer(&set), raw_pointer(info),
-                        wait ? 0 : raw_pointer(&now), sizeof(set), 0, 0);
+                        raw_pointer(time), sizeof(set), 0, 0);
 }
 
-/* Waits for either of them and returns it. */
-static long wait_for_init(int number, int other)
+static const struct __kernel_timespec no_time;
+
+/* Waits for either of them and returns it, or -EAGAIN as take_signal(). */
+static long wait_for_init(int number, int other, const struct __kernel_timespec *time)
 {
         const raw_signals set = 1ULL << (number - 1) | 1ULL << (other - 1);
         siginfo_t info;
 
         for (;;) {
-                long taken = take_signal(set, &info, true);
-                if (taken > 0 && info.si_code == SI_USER && info.si_pid == 1)
+                long taken = take_signal(set, &info, time);
+                if (taken == -EAGAIN || (taken > 0 && info.si_code == SI_USER && info.si_pid == 1))
                         return taken;
         }
 }
@@ -232,7 +233,7 @@ static bool was_cleared(void)
 {
         siginfo_t info;
 
-        while (take_signal(1ULL << (COPY_CLEAR - 1), &info, false) > 0) {
+        while (take_signal(1ULL << (COPY_CLEAR - 1), &info, &no_time) > 0) {
                 if (info.si_code == SI_USER && info.si_pid == 1)
                         return true;
         }
@@ -411,8 +412,21 @@ static void drop_signals(void)
         long r;
 
         do
-                r = take_signal(all_signals, &info, false);
+                r = take_signal(all_signals, &info, &no_time);
         while (r > 0 || r == -EINTR);
+}
+
+/* What the threads need takes some milliseconds. Who waits for the copy need not wait for that, unless the copy is young. */
+static void wait_until_cleared(void)
+{
+        const struct __kernel_timespec idle = {.tv_nsec = IDLE_NS};
+
+        if (threads_are_missing()) {
+                if (wait_for_init(COPY_CLEAR, COPY_CLEAR, &idle) > 0)
+                        return;
+                threads_note_locks();
+        }
+        wait_for_init(COPY_CLEAR, COPY_CLEAR, NULL);
 }
 
 /* The state of a sleeping copy. */
@@ -437,7 +451,7 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
                 close_both(&sleeper->socket);
         stop();
         if (sleeper->socket.fd < 0)
-                wait_for_init(COPY_CLEAR, COPY_CLEAR);
+                wait_until_cleared();
         else if ((sleeper->writes_to = writer_socket_wait(&sleeper->socket)) >= 0) {
                 /* No signal that code sends to this process runs a handler. */
                 sleeper->mask = made->mask;
@@ -448,7 +462,7 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         raw_call(SYS_setpgid, 0, 0, 0, 0, 0, 0);
         /* While the broker empties the channel. */
         threads_note_locks();
-        if (wait_for_init(COPY_WAKE, COPY_ROLL_BACK) == COPY_ROLL_BACK)
+        if (wait_for_init(COPY_WAKE, COPY_ROLL_BACK, NULL) == COPY_ROLL_BACK)
                 transaction_roll_back(transaction);
         snapshot_free(&snapshot);
         /* All others are copies, which init has stopped. A checkpoint answers on its writer socket, now that files are restored. */
@@ -492,6 +506,7 @@ struct copy_way {
         int has_threads; /* of Python: then CPython's own hooks of a fork run, unless all threads are held */
         int may_hold; /* threads, which then come back when the fork is the worker (threads.h) */
         bool runs_python; /* in the fork, before they are back */
+        bool can_fail;    /* with EINTR: then there is no copy, and the next try has one */
 };
 
 /*
@@ -509,7 +524,7 @@ static PyObject *copy_make(const struct copy_way *way,
         held = 0;
         raw_signal_mask(SIG_SETMASK, &all_signals, &made.mask);
         if (way->may_hold && (!way->runs_python || python_is_alone()))
-                held = threads_hold();
+                held = threads_hold(way->can_fail);
         made.is_plain = held > 0;
         const bool hooks = way->has_threads && !made.is_plain;
         if (hooks) {
@@ -521,8 +536,10 @@ static PyObject *copy_make(const struct copy_way *way,
         *is_copy = r == 0;
         if (r == 0)
                 in_copy(data, &made);
-        else
-                threads_release();
+        else if (!threads_release() && made.pid > 0) {
+                raw_call(SYS_kill, made.pid, SIGKILL, 0, 0, 0, 0);
+                made.pid = -EINTR;
+        }
         raw_signal_mask(SIG_SETMASK, &made.mask, NULL);
         if (hooks)
                 (r == 0 ? py.PyOS_AfterFork_Child : py.PyOS_AfterFork_Parent)();
@@ -532,7 +549,7 @@ static PyObject *copy_make(const struct copy_way *way,
 PyObject *copy_keep(PyObject *args, int *is_copy)
 {
         struct sleeper sleeper = {.socket = {.signals = -1}, .writes_to = -1};
-        struct copy_way way = {0};
+        struct copy_way way = {.can_fail = true};
         long long bytes_max;
 
         if (!py.PyArg_ParseTuple(args, "iiLi", &way.has_threads, &way.may_hold, &bytes_max,
@@ -651,7 +668,7 @@ static void write_dump(void *data, struct copy_fork *made)
 
 PyObject *branch_make(int has_threads, int fd, int *is_copy, int64_t *number)
 {
-        const struct copy_way way = {has_threads, !has_threads, true};
+        const struct copy_way way = {has_threads, !has_threads, true, false};
 
         thread_id_find();
         PyObject *r = copy_make(&way, write_dump, &fd, is_copy);

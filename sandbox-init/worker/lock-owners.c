@@ -1,5 +1,6 @@
 #include "sandbox-init/worker/lock-owners.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +27,8 @@ enum {
                 3, /* of pthread_rwlock_t: PTHREAD_RWLOCK_WRPHASE | PTHREAD_RWLOCK_WRLOCKED */
         READERS_MAX = COUNT_MAX << 3,
 };
-#define FUTEX_USED 2U /* PTHREAD_RWLOCK_FUTEX_USED */
+#define ELF_MAGIC  0x464c457fU /* ELFMAG, little-endian */
+#define FUTEX_USED 2U          /* PTHREAD_RWLOCK_FUTEX_USED */
 
 static struct {
         int32_t *owner[LOCKS_MAX];
@@ -196,19 +198,43 @@ static void search_objects(const struct search *s, unsigned holder)
                 search_object(s, *(const uint64_t *)(uintptr_t)at, holder, &searched);
 }
 
+/* m: the first mapping of a file. Returns where the variables of the library end that it is, or 0: behind them the kernel may have put other memory
+ * into the same mapping. */
+static uint64_t end_of_library(const struct mapping *m)
+{
+        const Elf64_Ehdr *head = (const Elf64_Ehdr *)(uintptr_t)m->start;
+        uint64_t first = UINT64_MAX, end = 0;
+
+        if (!(m->prot & PROT_READ) || !page_is_readable(m->start) ||
+            *(const uint32_t *)head->e_ident != ELF_MAGIC || head->e_phoff > MAPPING_PAGE ||
+            head->e_phnum > (MAPPING_PAGE - head->e_phoff) / sizeof(Elf64_Phdr))
+                return 0;
+        const Elf64_Phdr *part = (const Elf64_Phdr *)(uintptr_t)(m->start + head->e_phoff);
+        for (unsigned i = 0; i < head->e_phnum; i++) {
+                const uint64_t part_end = part[i].p_vaddr + part[i].p_memsz;
+                if (part[i].p_type != PT_LOAD)
+                        continue;
+                first = lesser(first, part[i].p_vaddr & ~(uint64_t)(MAPPING_PAGE - 1));
+                end = part_end > end ? part_end : end;
+        }
+        return m->start + end - first;
+}
+
 static void search_static(const struct search *s)
 {
-        uint64_t after = 0; /* end of a library's file */
+        uint64_t end = 0; /* of the library before */
 
         for (long i = 0; i < s->n_mappings; i++) {
                 const struct mapping *m = &s->list[i];
                 const bool is_file = m->kind == MAPPING_FILE && m->path[0] == '/' &&
                                      !mapping_starts_with(m, "/memfd:");
-                const bool is_bss = m->kind == MAPPING_ANONYMOUS && m->start == after;
+                const bool is_bss = m->kind == MAPPING_ANONYMOUS && m->start < end;
+                if (is_file && m->offset == 0)
+                        end = end_of_library(m);
                 if (mapping_of(s, m->start) && (is_file || is_bss))
                         search(s, m->start,
-                               lesser(m->end, is_bss ? m->start + STATIC_MAX : UINT64_MAX), s->n);
-                after = is_file ? m->end : 0;
+                               is_bss ? lesser(lesser(m->end, end), m->start + STATIC_MAX) : m->end,
+                               s->n);
         }
 }
 

@@ -9,7 +9,9 @@
  *      signal, on the thread's stack. Then it waits for the worker to let it go.
  *   3. When all are held and no thread has come meanwhile, the worker forks by a plain clone(). libc's fork() would take the stacks of all others
  *      as free memory, and would run the hooks by which libraries end their threads.
- *   4. The worker lets its threads go, one after the other: each begins its call again. It writes nothing to its stack then, whose pages it has in common with the fork.
+ *   4. The worker lets its threads go, one after the other: each begins its call again. One that waits for a futex without a timeout, as pools do, begins
+ *      it inside the handler, where it stays until the call has returned: its next hold needs no signal. The thread and the worker agree by the state of
+ *      the slot whether it has left before. All its signals may come meanwhile. So its clock must tell after the fork that it has not run since it was held.
  *   5. In the copy, once it is the worker, clone() makes each thread with its thread pointer, and libc's word for its id gets the new one. The
  *      thread registers what the kernel needs, and returns from the signal. Its wait for a futex begins again. Another wait ends with EINTR, once:
  *      sets of epoll and eventfds are the same as the original's, which may have taken an event that this thread would wait for.
@@ -60,6 +62,7 @@ enum slot_state {
         SLOT_ASKED, /* the signal was sent */
         SLOT_SAVING,
         SLOT_HELD,
+        SLOT_IN_PLACE, /* it waits in the handler */
 };
 
 /* A line of /proc/PID/task/TID/syscall: behind the number six arguments, the stack pointer, and the address of the next instruction. */
@@ -68,9 +71,12 @@ struct system_call {
 };
 enum { FIELD_OPERATION = 1, FIELD_STACK = 6, FIELD_NEXT = 7 };
 
+/* It is one thread's as long as that lives. */
 struct slot {
         _Atomic uint32_t state; /* enum slot_state */
         int32_t id;
+        ucontext_t *place;   /* while the thread waits in the handler: its frame there */
+        int64_t ran_ns;      /* its clock when it was seen there; 0: it was not held there */
         bool is_broken;      /* the signal ended the call with EINTR */
         int64_t since;       /* when it was seen elsewhere first, without computing since */
         int64_t computed_us; /* its clock when it was seen to compute first */
@@ -83,12 +89,15 @@ struct slot {
 
 static struct {
         struct slot slots[THREADS_MAX];
-        unsigned n;
+        unsigned n;                  /* slots; those without an id are free */
         _Atomic uint32_t generation; /* changes when threads are let go: a futex */
         _Atomic uint32_t n_awaited;  /* asked, or made, and have not answered: a futex */
-        bool is_missing;             /* in a fork */
-        int32_t id;                  /* of the thread that holds the others */
-        ptrdiff_t id_offset;         /* from a thread pointer to libc's word for the id */
+        unsigned n_held;
+        bool is_missing;     /* in a fork */
+        bool has_locks;      /* their locks are noted */
+        bool in_place;       /* threads may be held where they wait in the handler */
+        int32_t id;          /* of the thread that holds the others */
+        ptrdiff_t id_offset; /* from a thread pointer to libc's word for the id */
         uint64_t robust_list, robust_size;
 } all;
 
@@ -208,9 +217,21 @@ static enum doing read_call(long tasks, int32_t id, struct system_call *call)
 
 /* ---- in the thread that is held ---- */
 
+/* By these bytes, an unwinder recognizes the frame of a signal. */
 __asm__(".text\n.globl cloister_signal_return\n.hidden cloister_signal_return\n.type cloister_signal_return,%function\n"
-        "cloister_signal_return:\n\tmov $15, %eax\n\tsyscall\n");
+        "cloister_signal_return:\n\tmov $15, %rax\n\tsyscall\n");
 void cloister_signal_return(void);
+
+/* A system call with the registers of a frame. cloister_called_again: the instruction behind it. */
+__asm__(".text\n.globl cloister_call_again\n.hidden cloister_call_again, cloister_called_again\n.type cloister_call_again,%function\n"
+        "cloister_call_again:\n\t.cfi_startproc\n\tmov %rdi, %r11\n\tmov 64(%r11), %rdi\n\tmov 72(%r11), %rsi\n\tmov 96(%r11), %rdx\n\t"
+        "mov 16(%r11), %r10\n\tmov (%r11), %r8\n\tmov 8(%r11), %r9\n\tmov 104(%r11), %rax\n\tsyscall\n"
+        ".globl cloister_called_again\ncloister_called_again:\n\tret\n\t.cfi_endproc\n");
+long cloister_call_again(const greg_t *registers);
+extern const char cloister_called_again[];
+_Static_assert(REG_R8 == 0 && REG_R9 == 1 && REG_R10 == 2 && REG_RDI == 8 && REG_RSI == 9 &&
+                       REG_RDX == 12 && REG_RAX == 13,
+               "the offsets above");
 
 static struct slot *find_slot(int32_t id)
 {
@@ -240,8 +261,35 @@ static bool was_in_call(struct slot *slot, greg_t *registers)
         return true;
 }
 
+/* Ends when the call has returned, with its result in the frame. */
+static void wait_in_place(struct slot *slot, ucontext_t *frame)
+{
+        greg_t *registers = frame->uc_mcontext.gregs;
+        const raw_signals every = ~0ULL;
+        uint32_t state, generation;
+
+        slot->place = frame;
+        if (swap(&slot->state, SLOT_FREE, SLOT_IN_PLACE)) {
+                raw_signal_mask(SIG_SETMASK, (const raw_signals *)&frame->uc_sigmask, NULL);
+                const long r = cloister_call_again(registers);
+                raw_signal_mask(SIG_SETMASK, &every, NULL);
+                for (;;) {
+                        generation = all.generation;
+                        state = SLOT_IN_PLACE;
+                        if (atomic_compare_exchange_strong(&slot->state, &state, SLOT_FREE) ||
+                            state != SLOT_HELD)
+                                break;
+                        wait_for_next(generation);
+                }
+                registers[REG_RAX] = r;
+                registers[REG_RIP] += INSTRUCTION;
+        }
+        slot->place = NULL;
+}
+
 static void stay(struct slot *slot, ucontext_t *frame)
 {
+        const greg_t *registers = frame->uc_mcontext.gregs;
         const uint32_t generation = all.generation;
 
         slot->frame = frame;
@@ -251,8 +299,9 @@ static void stay(struct slot *slot, ucontext_t *frame)
         raw_call(SYS_prctl, PR_GET_NAME, raw_pointer(slot->name), 0, 0, 0, 0);
         slot->state = SLOT_HELD;
         answer();
-        /* From here on the slot may be another thread's. */
         wait_for_next(generation);
+        if (!slot->place && registers[REG_RAX] == SYS_futex && registers[REG_R10] == 0)
+                wait_in_place(slot, frame);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -317,20 +366,32 @@ static bool ask(struct slot *slot)
         return r == 0 || r == -ESRCH;
 }
 
-/* Makes a slot for a thread that has none. Slots stay where they are: a handler may run. Returns false if there is no room. */
+/* Returns a free slot, or one whose thread has ended, or NULL. */
+static struct slot *find_room(void)
+{
+        const long pid = raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+
+        if (!find_slot(0) && all.n < THREADS_MAX)
+                return &all.slots[all.n++];
+        for (unsigned i = 0; i < all.n && !find_slot(0); i++) {
+                if (raw_call(SYS_tgkill, pid, all.slots[i].id, 0, 0, 0, 0) == -ESRCH)
+                        all.slots[i].id = 0;
+        }
+        return find_slot(0);
+}
+
+/* Makes a slot for a thread that has none. Returns false if there is no room. */
 static bool list(int32_t id)
 {
-        struct slot *slot = find_slot(0);
-
         if (find_slot(id))
                 return true;
-        if (!slot && all.n == THREADS_MAX)
-                return false;
+        struct slot *slot = find_room();
         if (!slot)
-                slot = &all.slots[all.n++];
+                return false;
         slot->state = SLOT_FREE;
         slot->id = id;
-        slot->since = slot->computed_us = 0;
+        slot->place = NULL;
+        slot->ran_ns = slot->since = slot->computed_us = 0;
         return true;
 }
 
@@ -356,14 +417,38 @@ static long list_all(long tasks)
         return got;
 }
 
+/* The time that a thread has run, or 0: it has ended. */
+static int64_t time_of(const struct slot *slot)
+{
+        return raw_clock_ns((int32_t)(~(uint32_t)slot->id << 3 | CLOCK_OF_THREAD));
+}
+
+/* A thread that may wait in the handler. Returns false if it does not, or the kernel has not been asked. */
+static bool hold_in_place(struct slot *slot, int64_t ran_ns, const struct system_call *call)
+{
+        if (call && call->fields[FIELD_NEXT] != (uintptr_t)cloister_called_again)
+                return false;
+        if (!slot->place || ran_ns == 0 || (!call && ran_ns != slot->ran_ns))
+                return false;
+        slot->frame = slot->place;
+        slot->is_broken = false;
+        slot->ran_ns = ran_ns;
+        return swap(&slot->state, SLOT_IN_PLACE, SLOT_HELD);
+}
+
 /* Returns false if the thread has computed, or was elsewhere, for too long. Only its own time counts where the processors are busy. */
 static bool read_slot(long tasks, struct slot *slot, int64_t now)
 {
-        const int32_t clock = (int32_t)(~(uint32_t)slot->id << 3 | CLOCK_OF_THREAD);
+        const bool in_place = all.in_place && slot->state == SLOT_IN_PLACE;
+        const int64_t ran_ns = time_of(slot);
         struct system_call call;
-        const enum doing doing = read_call(tasks, slot->id, &call);
-        const uint32_t state = slot->state;
 
+        if (in_place && hold_in_place(slot, ran_ns, NULL))
+                return true;
+        const enum doing doing = read_call(tasks, slot->id, &call);
+        if (in_place && doing == WAITS && hold_in_place(slot, ran_ns, &call))
+                return true;
+        const uint32_t state = slot->state;
         if (doing == HAS_ENDED && state != SLOT_SAVING) {
                 if (swap(&slot->state, SLOT_ASKED, SLOT_FREE))
                         answer();
@@ -373,12 +458,13 @@ static bool read_slot(long tasks, struct slot *slot, int64_t now)
                 return true;
         if (doing == WAITS && state != SLOT_ASKED) {
                 slot->call = call;
+                slot->ran_ns = 0;
                 slot->state = SLOT_WAITS;
                 prepare_stack(call.fields[FIELD_STACK]);
                 return true;
         }
         if (doing == COMPUTES) {
-                const int64_t computed_us = raw_clock_us(clock);
+                const int64_t computed_us = ran_ns / 1000;
                 slot->since = 0;
                 if (slot->computed_us == 0)
                         slot->computed_us = computed_us;
@@ -406,39 +492,43 @@ static int32_t ask_all(long tasks)
         return 0;
 }
 
-/* Returns the id of a thread that is not held, or 0. The directory counts those too that its list did not have. */
+/* Whether this process has n threads. The directory counts those too that its list did not have. */
+static bool has_threads(long tasks, unsigned long n)
+{
+        struct stat about;
+
+        return raw_call(SYS_fstat, tasks, raw_pointer(&about), 0, 0, 0, 0) == 0 &&
+               about.st_nlink == 2 + n;
+}
+
+/* Returns the id of a thread that is not held, or 0. */
 static int32_t find_free(long tasks)
 {
-        unsigned long n = 2 + 1;
-        struct stat about;
+        unsigned long n = 1;
 
         for (unsigned i = 0; i < all.n; i++) {
                 if (all.slots[i].id != 0 && all.slots[i].state != SLOT_HELD)
                         return all.slots[i].id;
                 n += all.slots[i].id != 0;
         }
-        const bool is_known = raw_call(SYS_fstat, tasks, raw_pointer(&about), 0, 0, 0, 0) == 0;
-        return is_known && about.st_nlink == n ? 0 : all.id;
+        return has_threads(tasks, n) ? 0 : all.id;
 }
 
-/* When all are held, and no handler uses its slot. Returns 0, or the id of a thread that is not libc's. */
-static int32_t keep_all(void)
+/* When all are held. Returns 0, or the id of a thread that is not libc's. */
+static int32_t find_ids(void)
 {
-        unsigned n = 0;
+        int32_t id = 0;
 
         thread_id_find();
         for (unsigned i = 0; i < all.n; i++) {
                 if (all.slots[i].id == 0)
                         continue;
-                if (n != i)
-                        all.slots[n] = all.slots[i];
-                if (!thread_id_keep(all.slots[n].thread_pointer, all.slots[n].id))
-                        return all.slots[n].id;
-                n++;
+                id = all.slots[i].id;
+                if (!thread_id_keep(all.slots[i].thread_pointer, id))
+                        return id;
         }
-        all.n = n;
         all.id_offset = thread_id_offset();
-        return n == 0 || all.id_offset != 0 ? 0 : all.slots[0].id;
+        return all.id_offset != 0 ? 0 : id;
 }
 
 /* Returns 0 when all are held, else the id of one that cannot be. */
@@ -447,6 +537,8 @@ static int32_t hold_all(long tasks)
         const int64_t since = raw_clock_us(CLOCK_MONOTONIC);
         int32_t free_one = all.id;
 
+        for (unsigned i = 0; i < all.n; i++)
+                all.slots[i].since = all.slots[i].computed_us = 0;
         while (free_one != 0) {
                 const long r = list_all(tasks);
                 if (r != 0)
@@ -461,7 +553,7 @@ static int32_t hold_all(long tasks)
                 if (free_one != 0)
                         raw_sleep(NAP_NS);
         }
-        return keep_all();
+        return find_ids();
 }
 
 static void let_go(void)
@@ -472,23 +564,28 @@ static void let_go(void)
                         answer();
                 while (slot->state == SLOT_SAVING)
                         raw_sleep(NAP_NS);
+                if (slot->state == SLOT_HELD)
+                        slot->state = slot->place ? SLOT_IN_PLACE : SLOT_FREE;
         }
-        all.n = 0;
+        all.n_held = 0;
         begin_next();
 }
 
-long threads_hold(void)
+long threads_hold(bool in_place)
 {
-        all.n = 0;
-        all.is_missing = false; /* a branch that failed before they were back */
+        all.n_held = 0;
+        all.in_place = in_place;
+        all.is_missing = all.has_locks = false; /* a branch that failed before they were back */
         all.id = (int32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
         long tasks = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/task"),
                               O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
         if (tasks < 0)
                 return -all.id;
-        int32_t refused = find_free(tasks);
-        if (refused == 0)
-                all.n_awaited = 0; /* in a fork: the threads that had to answer are not in it */
+        int32_t refused = has_threads(tasks, 1) ? 0 : all.id;
+        if (refused == 0) { /* in a fork: the threads that had to answer are not in it */
+                all.n = 0;
+                all.n_awaited = 0;
+        }
         if (refused != 0 && gnu_get_libc_version && set_handler() == 0)
                 refused = hold_all(tasks);
         raw_call(SYS_close, tasks, 0, 0, 0, 0, 0);
@@ -498,13 +595,23 @@ long threads_hold(void)
         }
         raw_call(SYS_get_robust_list, 0, raw_pointer(&all.robust_list),
                  raw_pointer(&all.robust_size), 0, 0, 0);
-        return all.n;
+        for (unsigned i = 0; i < all.n; i++)
+                all.n_held += all.slots[i].id != 0;
+        return all.n_held;
 }
 
-void threads_release(void)
+bool threads_release(void)
 {
-        if (all.n > 0 && !all.is_missing)
-                let_go();
+        bool stood_still = true;
+
+        if (all.n_held == 0 || all.is_missing)
+                return true;
+        for (unsigned i = 0; i < all.n; i++) {
+                if (all.slots[i].ran_ns != 0 && time_of(&all.slots[i]) != all.slots[i].ran_ns)
+                        stood_still = false;
+        }
+        let_go();
+        return stood_still;
 }
 
 bool threads_are_missing(void)
@@ -532,13 +639,17 @@ long threads_fork(void)
 void threads_note_locks(void)
 {
         struct lock_holder holders[THREADS_MAX];
+        unsigned n = 0;
 
-        if (!all.is_missing)
+        if (!all.is_missing || all.has_locks)
                 return;
-        for (unsigned i = 0; i < all.n; i++)
-                holders[i] = (struct lock_holder){all.slots[i].id,
-                                                  all.slots[i].frame->uc_mcontext.gregs};
-        lock_owners_find(holders, all.n);
+        all.has_locks = true;
+        for (unsigned i = 0; i < all.n; i++) {
+                if (all.slots[i].id != 0)
+                        holders[n++] = (struct lock_holder){all.slots[i].id,
+                                                            all.slots[i].frame->uc_mcontext.gregs};
+        }
+        lock_owners_find(holders, n);
 }
 
 /* The first function of a thread that is back, on its stack, where its handler was. Until it has its thread pointer, it has that of the thread that made it. */
@@ -586,16 +697,26 @@ void threads_return(void)
 {
         const int64_t since = raw_clock_us(CLOCK_MONOTONIC);
         int32_t ids[THREADS_MAX] = {0};
+        unsigned n = 0;
 
         if (!all.is_missing)
                 return;
-        all.n_awaited = all.n;
-        for (unsigned i = 0; i < all.n; i++)
-                ids[i] = make_thread(&all.slots[i], since);
+        all.n_awaited = all.n_held;
+        for (unsigned i = 0; i < all.n; i++) {
+                struct slot *slot = &all.slots[i];
+                if (slot->id != 0)
+                        slot->id = ids[n++] = make_thread(slot, since);
+        }
         while (all.n_awaited > 0)
                 wait_for_answers();
         lock_owners_renew(ids);
         all.is_missing = false;
-        all.n = 0;
+        all.n_held = 0;
+        for (unsigned i = 0; i < all.n; i++) {
+                struct slot *slot = &all.slots[i];
+                if (slot->place == slot->frame) /* it has left it */
+                        slot->place = NULL;
+                slot->state = SLOT_FREE;
+        }
         begin_next();
 }

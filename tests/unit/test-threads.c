@@ -32,7 +32,7 @@ static long hold(void)
         raw_signals all = ~0ULL, before;
 
         raw_signal_mask(SIG_SETMASK, &all, &before);
-        long r = threads_hold();
+        long r = threads_hold(true);
         threads_release();
         raw_signal_mask(SIG_SETMASK, &before, NULL);
         return r;
@@ -96,6 +96,28 @@ static void end(pthread_t *threads, int n)
         check_eq_int(hold(), 0);
 }
 
+static int64_t time_of(pthread_t thread)
+{
+        clockid_t clock;
+        struct timespec t;
+
+        check(pthread_getcpuclockid(thread, &clock) == 0 && clock_gettime(clock, &t) == 0);
+        return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Holds this thread and n others until it does not run for that. */
+static void settle(pthread_t thread, int n)
+{
+        int64_t before = -1;
+
+        for (int i = 0; i < TRIES && time_of(thread) != before; i++) {
+                usleep(1000);
+                before = time_of(thread);
+                check_eq_int(hold(), n + 1);
+        }
+        check(time_of(thread) == before);
+}
+
 /* Another wait than for a futex ends with EINTR in the copy, once. */
 static atomic_int ended_waits;
 
@@ -137,6 +159,7 @@ static void be_the_copy(const pthread_t *threads, int n)
         /* libc has the new ids. */
         for (int i = 0; i < n; i++)
                 check_eq_int(pthread_kill(threads[i], 0), 0);
+        settle(threads[0], POOL);
         _exit(0);
 }
 
@@ -150,10 +173,12 @@ static void test_a_pool_comes_back(void)
         begin(threads, POOL);
         check(pthread_create(&other, NULL, wait_for_signals, NULL) == 0);
         for (int i = 0; i < 20; i++) {
+                if (i % 2 == 0) /* then most are held in place */
+                        hold();
                 raw_signal_mask(SIG_SETMASK, &all, &before);
                 long held = 0;
                 for (int tries = 0; tries < TRIES && held <= 0; tries++)
-                        held = threads_hold();
+                        held = threads_hold(true);
                 check_eq_int(held, POOL + 1);
                 const pid_t pid = (pid_t)threads_fork();
                 if (pid == 0) {
@@ -176,6 +201,174 @@ static void test_a_pool_comes_back(void)
         }
         check(pthread_join(other, NULL) == 0);
         end(threads, POOL);
+}
+
+/* ---- threads that are held where they wait in the handler ---- */
+
+static atomic_int n_handled, n_cleaned;
+static sem_t other_work, gate;
+
+static void handle(int number)
+{
+        n_handled++;
+}
+
+static void clean(void *data)
+{
+        n_cleaned++;
+}
+
+/* Ends when a signal has interrupted its wait. */
+static void *wait_until_interrupted(void *data)
+{
+        pthread_cleanup_push(clean, NULL);
+        while (sem_wait(&other_work) == 0)
+                ;
+        wrong += errno != EINTR;
+        pthread_cleanup_pop(0);
+        return data;
+}
+
+/* Returns what threads_release() has returned, when the thread was interrupted or cancelled meanwhile. */
+static bool release_after(pthread_t thread, int n, bool cancel)
+{
+        raw_signals all = ~0ULL, before;
+
+        raw_signal_mask(SIG_SETMASK, &all, &before);
+        check_eq_int(threads_hold(true), n + 1);
+        check((cancel ? pthread_cancel(thread) : pthread_kill(thread, SIGUSR2)) == 0);
+        for (int i = 0; i < 3000 && n_handled + n_cleaned == 0; i++)
+                usleep(1000);
+        const bool r = threads_release();
+        raw_signal_mask(SIG_SETMASK, &before, NULL);
+        return r;
+}
+
+/* A thread that runs while it is held in place is noticed. It can be interrupted and cancelled as everywhere. */
+static void test_one_runs_in_place(void)
+{
+        const struct sigaction action = {.sa_handler = handle};
+        pthread_t threads[2], other;
+        void *result;
+
+        check(sigaction(SIGUSR2, &action, NULL) == 0);
+        check(sem_init(&other_work, 0, 0) == 0);
+        begin(threads, 1);
+        for (int i = 0; i < 10; i++) {
+                const bool cancel = i % 2 == 1;
+                n_handled = n_cleaned = 0;
+                check(pthread_create(&other, NULL, wait_until_interrupted, NULL) == 0);
+                settle(other, 1);
+                check(!release_after(other, 1, cancel));
+                check(pthread_join(other, &result) == 0);
+                check((result == PTHREAD_CANCELED) == cancel);
+                check_eq_int(n_handled, !cancel);
+                check_eq_int(n_cleaned, cancel);
+        }
+        end(threads, 1);
+}
+
+static void *wait_once(void *data)
+{
+        wrong += sem_wait(&other_work) != 0;
+        done++;
+        return data;
+}
+
+static void handle_for_long(int number)
+{
+        n_handled++;
+        while (sem_wait(&gate) != 0)
+                ;
+}
+
+/* What it does in a handler is not what it did in its place: then it is held by a signal. */
+static void test_one_waits_in_a_handler(void)
+{
+        const struct sigaction action = {.sa_handler = handle_for_long, .sa_flags = SA_RESTART};
+        pthread_t thread;
+
+        check(sigaction(SIGUSR2, &action, NULL) == 0);
+        check(sem_init(&other_work, 0, 0) == 0 && sem_init(&gate, 0, 0) == 0);
+        n_handled = 0;
+        check(pthread_create(&thread, NULL, wait_once, NULL) == 0);
+        settle(thread, 0);
+        check(pthread_kill(thread, SIGUSR2) == 0);
+        while (n_handled == 0)
+                usleep(1000);
+        for (int i = 0; i < 3; i++) {
+                check_eq_int(hold(), 1);
+                const int64_t before = time_of(thread);
+                check_eq_int(hold(), 1);
+                check(time_of(thread) != before);
+        }
+        check(sem_post(&gate) == 0);
+        settle(thread, 0);
+        check(sem_post(&other_work) == 0 && pthread_join(thread, NULL) == 0);
+        check_eq_int(wrong, 0);
+}
+
+/* It is woken while it is held, and does not run on. */
+static void test_one_is_woken_in_place(void)
+{
+        raw_signals all = ~0ULL, before;
+        pthread_t thread;
+
+        check(sem_init(&other_work, 0, 0) == 0);
+        done = 0;
+        check(pthread_create(&thread, NULL, wait_once, NULL) == 0);
+        settle(thread, 0);
+        raw_signal_mask(SIG_SETMASK, &all, &before);
+        check_eq_int(threads_hold(true), 1);
+        const int64_t since = time_of(thread);
+        check(sem_post(&other_work) == 0);
+        while (time_of(thread) == since)
+                usleep(1000);
+        usleep(20000);
+        check_eq_int(done, 0);
+        check(!threads_release());
+        raw_signal_mask(SIG_SETMASK, &before, NULL);
+        check(pthread_join(thread, NULL) == 0);
+        check_eq_int(done, 1);
+}
+
+/* Two pools, one after the other, have more threads than may be held at once. */
+static void test_slots_are_used_again(void)
+{
+        pthread_t threads[POOL], stays[1];
+
+        check(sem_init(&other_work, 0, 0) == 0);
+        begin(stays, 1);
+        for (int i = 0; i < 2; i++) {
+                for (int n = 0; n < POOL; n++)
+                        check(pthread_create(&threads[n], NULL, wait_once, NULL) == 0);
+                settle(threads[0], POOL);
+                for (int n = 0; n < POOL; n++)
+                        check(sem_post(&other_work) == 0);
+                for (int n = 0; n < POOL; n++)
+                        check(pthread_join(threads[n], NULL) == 0);
+        }
+        end(stays, 1);
+}
+
+/* A branch is written from a fork that must not be given up: no thread is held in place then, and each holds is a signal's. */
+static void test_none_is_held_in_place(void)
+{
+        pthread_t threads[1];
+        raw_signals all = ~0ULL, before;
+
+        begin(threads, 1);
+        settle(threads[0], 0);
+        const int64_t since = time_of(threads[0]);
+        for (int i = 0; i < POOL; i++) {
+                raw_signal_mask(SIG_SETMASK, &all, &before);
+                check_eq_int(threads_hold(false), 1);
+                check(threads_release());
+                raw_signal_mask(SIG_SETMASK, &before, NULL);
+        }
+        check(time_of(threads[0]) != since);
+        post(1);
+        end(threads, 1);
 }
 
 /* ---- a thread that cannot be held ---- */
@@ -347,6 +540,7 @@ static void test_one_blocks_the_signal(void)
 /* ---- a thread that waits soon, on a busy processor ---- */
 
 static sem_t begins;
+static atomic_int n_begun;
 static int processor;
 
 static void stay_on(int number)
@@ -365,6 +559,7 @@ static void *compute_and_wait(void *data)
         while (sem_wait(&begins) == 0 && !ends) {
                 const int64_t since = clock_us(CLOCK_THREAD_CPUTIME_ID);
                 is_computing = 1;
+                n_begun++;
                 while (clock_us(CLOCK_THREAD_CPUTIME_ID) - since < PATIENCE_US * 3 / 4)
                         ;
                 is_computing = 0;
@@ -391,8 +586,9 @@ static void test_only_own_time_counts(void)
         check(other > 0 && sem_init(&begins, 0, 0) == 0);
         check(pthread_create(&thread, NULL, compute_and_wait, NULL) == 0);
         for (int i = 0; i < 10 * TRIES && n < 3; i++) {
+                const int before = n_begun;
                 check(sem_post(&begins) == 0);
-                while (!is_computing)
+                while (n_begun == before)
                         sched_yield();
                 const int64_t since = clock_us(CLOCK_MONOTONIC);
                 const long r = hold();
@@ -414,6 +610,11 @@ int main(void)
 
         raw_signal_mask(SIG_BLOCK, &ends_wait, NULL);
         run(test_a_pool_comes_back);
+        run(test_one_runs_in_place);
+        run(test_one_waits_in_a_handler);
+        run(test_one_is_woken_in_place);
+        run(test_slots_are_used_again);
+        run(test_none_is_held_in_place);
         run(test_one_computes);
         run(test_one_waits_elsewhere);
         run(test_waits_for_a_futex);

@@ -4,7 +4,7 @@
 import builtins
 import os
 from _thread import _count as threads_count
-from errno import E2BIG, EAGAIN, EFBIG, ELOOP, ENOMEM, ETIMEDOUT
+from errno import E2BIG, EAGAIN, EFBIG, EINTR, ELOOP, ENOMEM, ETIMEDOUT
 from os import SEEK_CUR, SEEK_SET, close, fsdecode, fstat, getpid, kill, listdir, lseek, read, scandir
 from os import open as os_open
 from stat import S_ISREG
@@ -19,6 +19,7 @@ from cloister.unrestorable import Lost
 SIGKILL = 9
 READY_S = 2  # until the copy has stopped itself
 READY_BESIDE_A_CELL_S = 0.2  # where something waits in the channel
+TRIES = 5  # a thread of a library has run while it was held
 MAX_ENTRIES = 10_000  # of /workspace
 MAX_NAMED = 10
 CLOCK_NS = 10_000_000  # a time of the kernel's clock for files is older by up to a tick
@@ -157,7 +158,10 @@ class Copies:
             writer = self._writer[1]
         fork_hooks.copying = True
         try:
-            pid = self._core.copy(threads > 0, self._may_hold(threads), self._bytes, writer)
+            for _ in range(TRIES):
+                pid = self._core.copy(threads > 0, self._may_hold(threads), self._bytes, writer)
+                if pid != -EINTR:
+                    break
         finally:
             fork_hooks.copying = False
         if self._core.held() > 0:
