@@ -13,8 +13,6 @@
 #pragma once
 
 #include "base/error.h"
-#include "rpc/http/request.h"
-#include "rpc/jsonrpc.h"
 #include "supervisor/http/state.h"
 
 /* Accepted descriptor; takes ownership. user: of a unix socket, or NULL. peer: NULL: not known. Returns NULL when out of memory. */
@@ -27,16 +25,3 @@ void http_connection_free(struct http_connection *connection);
 
 /* A callback of the loop: takes requests that wait for their turn. */
 void http_take_turn(int fd, short what, void *server);
-
-/* ---- the headers that a modern request repeats from its body (specification 2026-07-28, Streamable HTTP, "Request
- * Metadata") ---- */
-
-enum { MCP_HEADER_MISMATCH = -32020 };
-
-/* Whether it is a modern request by its body or by its MCP-Protocol-Version. */
-bool standard_headers_modern(const struct http_reader *reader,
-                             const struct jsonrpc_message *message);
-
-/* Returns 0 or -EBADMSG: a header is missing or differs from the body. */
-int standard_headers_check(const struct http_reader *reader, const struct jsonrpc_message *message,
-                           struct error *err);

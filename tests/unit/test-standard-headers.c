@@ -1,5 +1,5 @@
 /* The headers of a modern request against its body. */
-#include "supervisor/http/connection.h"
+#include "supervisor/http/standard-headers.h"
 
 #include "base/cleanup.h"
 #include "tests/unit/test.h"
