@@ -95,6 +95,14 @@ bool client_url_is_safe(const char *url, size_t n);
 int client_answer_take(const struct client_request *request, yyjson_val *result, struct buffer *to,
                        struct error *err);
 
+/* How a person can answer a question without the client. */
+struct person_way {
+        const char *id;   /* `cloister approve ID`; NULL: no terminal can answer */
+        const char *page; /* the address of a page; NULL: there is none */
+        /* The client was not shown the question, and its call may be answered after this time; 0: it was. */
+        uint32_t wait_ms;
+};
+
 /*
  * One request to our client, from who asks (a server of the user's) to who can reach the client (the
  * MCP server), through layers that know neither.

@@ -777,6 +777,8 @@ int config_finish(struct config *config, struct error *err)
                 r = config_check_variables(config, err);
         if (r >= 0)
                 r = config_check_secret_hosts(config, err);
+        if (r >= 0)
+                r = config_check_asks(config, err);
         return r == -ENOMEM && !error_is_set(err) ? error_errno(err, ENOMEM, "config") : r;
 }
 

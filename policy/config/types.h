@@ -90,7 +90,8 @@ enum {
 
 /* "ask" of a profile: who decides about calls that a rule does not decide (docs/questions.md). */
 struct config_ask {
-        char **by; /* "client", "terminal"; NULL-terminated, or NULL: both */
+        char **by; /* "client", "terminal", "page"; NULL-terminated, or NULL: all */
+        char *page; /* "https://cloister.example.org": below it are the pages of questions; or NULL */
         uint32_t wait_ms, timeout_ms, per_cell;
         bool whole; /* the client is asked only what three lines show whole */
 };

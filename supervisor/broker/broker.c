@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "policy/config/add.h"
+#include "policy/config/ask-keys.h"
 #include "policy/config/rule-keys.h"
 #include "policy/config/rule-test-keys.h"
 #include "policy/config/server.h"
@@ -157,6 +158,29 @@ static int parse_config(const struct options *options, const struct link_config_
         if (r >= 0)
                 *ret = take_ptr(config);
         return r;
+}
+
+/* Only a server that knows who sends a request has pages for questions. A running one goes on without. */
+static int check_ask_pages(const struct broker *broker, struct config *config, struct error *err)
+{
+        const struct options *options = &broker->options;
+        bool is_start = config == broker->config;
+
+        if (!config_has_ask_page(config) ||
+            (options->mode == MODE_SERVE && options->tokens_fd >= 0))
+                return 0;
+        if (options->mode == MODE_SERVE && is_start)
+                return error_set(
+                        err, EINVAL,
+                        "ask.page: a page must know whose question it shows: --tokens FILE is needed (see 'cloister serve --help')");
+        if (options->mode == MODE_SERVE)
+                log_error("ask.page: there is no page for questions: it needs --tokens FILE");
+        else
+                log_write(
+                        options->mode == MODE_MCP && is_start ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+                        "ask.page: there is no page for questions: only 'cloister serve' has one");
+        config_drop_ask_pages(config);
+        return 0;
 }
 
 /* ---- events of the monitor ---- */
@@ -342,6 +366,8 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
         if (r >= 0)
                 r = parse_config(&broker->options, files, texts, n, &config, &err);
         if (r >= 0)
+                r = check_ask_pages(broker, config, &err);
+        if (r >= 0)
                 r = hub_reload(broker->hub, config, &err);
         if (r < 0) {
                 log_error("the new config: %s", err.text);
@@ -521,6 +547,8 @@ static int prepare(struct broker *broker, struct error *err)
                 broker->status = EXIT_NO_SANDBOX;
         if (r >= 0)
                 r = parse_config(&broker->options, files, texts, n, &broker->config, err);
+        if (r >= 0)
+                r = check_ask_pages(broker, broker->config, err);
         if (r >= 0)
                 r = config_check_rule_tests(broker->config, trust_read_url, err);
         if (r >= 0)

@@ -101,6 +101,7 @@ int control_answer_question(const struct control_context *context, yyjson_val *p
         if (r < 0)
                 return r;
         answer.note = json_string(params, "note", NULL);
-        r = approvals_answer(approvals_of_process(), id, sha256, &answer, err);
+        r = approvals_answer(approvals_of_process(), APPROVAL_BY_TERMINAL, id, sha256, &answer,
+                             err);
         return r < 0 ? r : buffer_append_text(result, "{}");
 }

@@ -235,25 +235,26 @@ static void on_read_dropped(void *data)
 static const struct cell_input person = {on_read, on_read_dropped};
 
 /* The person at the program's terminal can answer a question about the calls. id NULL: it is over. */
-static bool on_question(void *data, const char *id, uint32_t wait_ms)
+static bool on_question(void *data, const struct person_way *way)
 {
         _cleanup_buffer_ struct buffer line = BUFFER_INIT(256);
         struct json_out out = {.to = &line};
         struct exec *exec = data;
 
-        if (!exec->task.client)
+        /* Its person has a terminal and no token. */
+        if (!exec->task.client || (way && !way->id))
                 return false;
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "jsonrpc", "2.0");
         json_out_text(&out, "method", "question");
         json_out_begin(&out, "params", '{');
-        json_out_text(&out, "id", id ? id : "");
+        json_out_text(&out, "id", way ? way->id : "");
         json_out_end(&out, '}');
         json_out_end(&out, '}');
         if (out.error < 0 || buffer_append(&line, "\n", 1) < 0)
                 return false;
         exec->unread = control_task_send(&exec->task, &line);
-        exec->is_asked = id != NULL;
+        exec->is_asked = way != NULL;
         if (exec->session)
                 session_pause_output(exec->session, exec->is_asked || exec->unread > UNREAD_MAX);
         return true;

@@ -18,15 +18,30 @@ static size_t count(const struct rules *rules, enum rules_effect effect)
         return n;
 }
 
-static const char *who_answers(const struct config_profile *profile)
+enum { WHO_MAX = 160 + CONFIG_ASK_PAGE_MAX };
+
+static void add_who(char to[WHO_MAX], const char *who)
 {
-        switch (config_ask_by(&profile->ask)) {
-        case CONFIG_ASK_CLIENT:
-                return "the client of the call, if it can show a form";
-        case CONFIG_ASK_TERMINAL:
-                return "'cloister approve'";
-        default:
-                return "the client of the call, if it can show a form, or 'cloister approve'";
+        size_t n = strlen(to);
+
+        snprintf(to + n, WHO_MAX - n, "%s%s", n > 0 ? ", or " : "", who);
+}
+
+/* "answers come from …": those that are asked about calls of this profile. */
+static void name_who_answers(const struct config_profile *profile, char to[WHO_MAX])
+{
+        unsigned by = config_ask_by(&profile->ask);
+        char page[64 + CONFIG_ASK_PAGE_MAX];
+
+        to[0] = '\0';
+        if (by & CONFIG_ASK_CLIENT)
+                add_who(to, "the client of the call, if it can show a form");
+        if (by & CONFIG_ASK_TERMINAL)
+                add_who(to, "'cloister approve'");
+        if (by & CONFIG_ASK_PAGE) {
+                snprintf(page, sizeof(page), "a page of 'cloister serve' below %s",
+                         profile->ask.page);
+                add_who(to, page);
         }
 }
 
@@ -34,7 +49,9 @@ static void add_rules(struct doctor *d, const struct config_profile *profile)
 {
         const struct rules *rules = profile->compiled_rules;
         size_t n = rules_count(rules), n_ask = count(rules, RULES_ASK);
+        char who[WHO_MAX];
 
+        name_who_answers(profile, who);
         if (n == 0)
                 doctor_add(d, "calls", DOCTOR_EFFECTIVE, false, NULL,
                            "profile \"%s\": no rules: code may call each tool", profile->name);
@@ -42,8 +59,7 @@ static void add_rules(struct doctor *d, const struct config_profile *profile)
                 doctor_add(d, "calls", DOCTOR_EFFECTIVE, false, NULL,
                            "profile \"%s\": %zu rule%s, %zu deny, %zu ask%s%s", profile->name, n,
                            plural(n), count(rules, RULES_DENY), n_ask,
-                           n_ask > 0 ? ": answers come from " : "",
-                           n_ask > 0 ? who_answers(profile) : "");
+                           n_ask > 0 ? ": answers come from " : "", n_ask > 0 ? who : "");
 }
 
 static bool has(const char *list, const char *name)

@@ -443,6 +443,16 @@ struct mcp_principal *access_principal(struct access *access, const char *author
         return t && !t->role ? &t->principal : NULL;
 }
 
+const char *access_token_of(const struct access *access, const char *key)
+{
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                const struct access_token *t = access->tokens[i];
+                if (!t->removed && !t->role && strcmp(t->principal.key, key) == 0)
+                        return t->token;
+        }
+        return NULL;
+}
+
 enum access_role access_role(const struct access *access, const char *authorization)
 {
         const struct access_token *t = find_token(access, authorization);

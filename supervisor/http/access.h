@@ -108,6 +108,9 @@ bool access_origin_allowed(const struct access *access, const char *origin);
 struct mcp_principal *access_principal(struct access *access, const char *authorization,
                                        struct mcp_principal *user);
 
+/* The token of the principal with this key, or NULL. */
+const char *access_token_of(const struct access *access, const char *key);
+
 /* The role of the token in the header's value, or ACCESS_ROLE_NONE. */
 enum access_role access_role(const struct access *access, const char *authorization);
 /* Whether the header's value has any token that is accepted now, with or without a role. */

@@ -19,6 +19,7 @@
 #include "rpc/jsonrpc.h"
 #include "rpc/memory-reservation.h"
 #include "supervisor/http/admin.h"
+#include "supervisor/http/ask-page.h"
 #include "supervisor/http/checks.h"
 #include "supervisor/http/standard-headers.h"
 #include "supervisor/http/state.h"
@@ -447,10 +448,12 @@ static bool take_head(struct http_connection *c)
 
         if (!access_host_allowed(&c->server->access, header(c, "host")))
                 refuse_page(c, "host", "this Host is not served (--allow-host)");
-        else if (origin && !access_origin_allowed(&c->server->access, origin))
+        else if (origin && !http_is_ask(c) && !access_origin_allowed(&c->server->access, origin))
                 refuse_page(c, "origin", "this Origin is not allowed (--allow-origin)");
         else if (c->admin)
                 return http_admin_check(c);
+        else if (http_is_ask(c))
+                return http_ask_check(c);
         else if (!route)
                 http_respond_text(c, 404, "there is only /mcp, /sse, /healthz, /livez and /readyz");
         else if (!(c->principal = access_principal(&c->server->access, header(c, "authorization"),
@@ -506,11 +509,15 @@ static void take_body(struct http_connection *c, const struct route *route)
 static void take_request(struct http_connection *c)
 {
         const struct route *route = find_route(
-                c->reader.request.path); /* NULL if it is of --admin */
+                c->reader.request.path); /* NULL if it is of --admin, or a page */
 
         c->server->turn_cost += HTTP_REQUEST_COST;
         if (c->admin)
                 http_admin_route(c->reader.request.path)->take(c);
+        else if (http_is_ask(c))
+                http_on_ask(c);
+        else if (!route) /* the config has changed meanwhile */
+                http_respond_text(c, 404, "there is no such page any more");
         else if (c->reader.request.method == HTTP_METHOD_POST && route->posted)
                 take_body(c, route);
         else

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/serve-messages.h"
+#include "supervisor/http/ask-page.h"
 #include "supervisor/http/connection.h"
 #include "supervisor/http/state.h"
 #include "supervisor/http/stream.h"
@@ -534,6 +535,7 @@ struct http_server *http_server_free(struct http_server *server)
                 event_free(server->admin_listener);
                 close(server->admin_fd);
         }
+        http_ask_free(server->ask_tries);
         if (server->sweep)
                 event_free(server->sweep);
         if (server->views_timer)

@@ -158,6 +158,8 @@ struct http_server {
         size_t turn_cost;          /* bytes: see HTTP_TURN_COST */
         uint64_t round;            /* in which each principal has one request taken */
 
+        struct ask_page_tries *ask_tries; /* ask-page.h; NULL: there was no wrong token */
+
         /* The address of --admin (admin.h). */
         struct event *admin_listener; /* NULL: there is none */
         int admin_fd;

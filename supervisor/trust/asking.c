@@ -1,6 +1,7 @@
 /* The questions of one session. */
 #include "supervisor/trust/asking.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ struct asking {
         struct approvals *approvals;
         struct hold_request hold;
         struct event *failed; /* the session could not be held */
-        uint64_t shown_cell;  /* whose client has the command of the terminal; 0: none */
+        uint64_t shown_cell;  /* whose client has the way; 0: none */
         bool (*decides)(struct asking_call *call, bool *is_allowed, const char **why);
 };
 
@@ -81,26 +82,35 @@ static int ask_client(void *data, struct client_ask *ask, struct error *err)
         return cell->request.client->ask(cell->request.data, ask, err);
 }
 
-static bool ask_terminal(void *data, const char *id, uint32_t wait_ms)
+static bool ask_person(void *data, const struct person_way *way)
 {
         struct asking *a = data;
         const struct cell *cell = session_current(a->session);
 
         if (!cell || cell->cancelled || !cell->request.waits ||
-            !cell->request.waits(cell->request.data, id, wait_ms))
+            !cell->request.waits(cell->request.data, way))
                 return false;
         a->shown_cell = cell->number;
         return true;
 }
 
-static void end_terminal(void *data)
+static void end_person(void *data)
 {
         struct asking *a = data;
         const struct cell *cell = session_current(a->session);
 
         if (cell && cell->number == a->shown_cell)
-                cell->request.waits(cell->request.data, NULL, 0);
+                cell->request.waits(cell->request.data, NULL);
         a->shown_cell = 0;
+}
+
+static void page_done(void *data, const char *page)
+{
+        const struct asking *a = data;
+        const struct cell *cell = session_current(a->session);
+
+        if (cell && !cell->cancelled && cell->request.client)
+                cell->request.client->page_done(cell->request.data, page);
 }
 
 static struct asking_call *whole(struct approval_call *call)
@@ -225,8 +235,9 @@ static const struct approval_host host = {
         .hold = hold,
         .release = release,
         .ask_client = ask_client,
-        .ask_terminal = ask_terminal,
-        .end_terminal = end_terminal,
+        .ask_person = ask_person,
+        .end_person = end_person,
+        .page_done = page_done,
         .decide = decide,
         .record = record,
 };
@@ -237,8 +248,7 @@ struct approval_settings asking_settings(const struct session *s)
 {
         const struct config_ask *ask = s->profile ? &s->profile->ask : &s->config->top.ask;
         unsigned by = config_ask_by(ask);
-
-        return (struct approval_settings){
+        struct approval_settings settings = {
                 .by_client = by & CONFIG_ASK_CLIENT,
                 .by_terminal = by & CONFIG_ASK_TERMINAL,
                 .whole = ask->whole,
@@ -246,6 +256,11 @@ struct approval_settings asking_settings(const struct session *s)
                 .timeout_ms = ask->timeout_ms,
                 .per_cell = ask->per_cell,
         };
+
+        static_assert((int)CONFIG_ASK_PAGE_MAX == (int)APPROVAL_PAGE_MAX, "every address fits");
+        if (by & CONFIG_ASK_PAGE)
+                snprintf(settings.page, sizeof(settings.page), "%s", ask->page);
+        return settings;
 }
 
 static struct asking *make(struct session *session)

@@ -126,7 +126,7 @@ RULES = [
         "supervisor/mcp/publish",
         ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
     ),
-    ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
+    ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/questions/", "supervisor/trust/records/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
         ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/url.h", "trust/questions/", "trust/records/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],

@@ -9,7 +9,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-NUMBERS = [str(n) for n in range(1, 166)]
+NUMBERS = [str(n) for n in range(1, 167)]
 
 
 def read(path):

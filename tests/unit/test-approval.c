@@ -1,218 +1,5 @@
 /* The questions of a session: states, answers, grants, and calls that end meanwhile. */
-#include "supervisor/trust/questions/approval.h"
-
-#include <stdio.h>
-
-#include "base/cleanup.h"
-#include "tests/unit/fake-clock.h"
-#include "tests/unit/test.h"
-
-enum { CALLS = 2000 };
-
-struct world {
-        struct event_base *base;
-        struct approval_list all;
-        struct approvals *a;
-        struct approval_settings settings;
-        bool is_held, is_releasing, has_client, has_terminal;
-        struct client_ask *ask; /* open at the client */
-        unsigned n_asked, n_withdrawn, n_holds, n_releases;
-        bool at_terminal;
-        uint32_t wait_ms;
-        struct approval_call calls[CALLS];
-        struct {
-                int state; /* 0: waits, 1: sent, -1: denied */
-                char why[600];
-        } outcome[CALLS];
-        bool was_held_at_decision;
-        bool is_unrecordable;
-        char events[1000];
-};
-
-static void hold(void *data)
-{
-        struct world *w = data;
-
-        w->is_held = true;
-        w->n_holds++;
-}
-
-static void release(void *data)
-{
-        struct world *w = data;
-
-        w->n_releases++;
-        w->is_releasing = true;
-}
-
-static void on_withdraw(struct client_ask *ask)
-{
-        struct world *w = ask->taker;
-
-        w->ask = NULL;
-        w->n_withdrawn++;
-}
-
-static int ask_client(void *data, struct client_ask *ask, struct error *err)
-{
-        struct world *w = data;
-
-        if (!w->has_client)
-                return error_set(err, EOPNOTSUPP, "no");
-        w->ask = ask;
-        w->n_asked++;
-        ask->taker = w;
-        ask->withdraw = on_withdraw;
-        return 0;
-}
-
-static bool ask_terminal(void *data, const char *id, uint32_t wait_ms)
-{
-        struct world *w = data;
-
-        w->at_terminal = w->has_terminal;
-        w->wait_ms = wait_ms;
-        return w->has_terminal;
-}
-
-static void end_terminal(void *data)
-{
-        ((struct world *)data)->at_terminal = false;
-}
-
-static void decide(void *data, struct approval_call *call, bool is_allowed, const char *why)
-{
-        struct world *w = data;
-        size_t i = (size_t)(call - w->calls);
-
-        check_eq_int(w->outcome[i].state, 0);
-        w->outcome[i].state = is_allowed ? 1 : -1;
-        w->was_held_at_decision = w->is_held;
-        snprintf(w->outcome[i].why, sizeof(w->outcome[i].why), "%s", is_allowed ? "" : why);
-}
-
-static int record(void *data, const struct approvals *a, const struct approval_event *event,
-                  struct error *err)
-{
-        struct world *w = data;
-        size_t n = strlen(w->events);
-
-        if (w->is_unrecordable)
-                return error_set(err, ENOSPC, "journal: write 1.jsonl: No space left on device");
-        snprintf(w->events + n, sizeof(w->events) - n, "%s%s%s;", event->name,
-                 *event->who ? " " : "", event->who);
-        return 0;
-}
-
-static const struct approval_host host = {hold,         release, ask_client, ask_terminal,
-                                          end_terminal, decide,  record};
-
-static void open_world(struct world *w)
-{
-        *w = (struct world){.has_client = true, .has_terminal = true};
-        w->settings = (struct approval_settings){.by_client = true,
-                                                 .by_terminal = true,
-                                                 .wait_ms = 50000,
-                                                 .timeout_ms = 600000,
-                                                 .per_cell = 10};
-        LIST_INIT(&w->all);
-        fake_clock_skip_idle(true);
-        w->base = event_base_new();
-        w->a = approvals_new(w->base, &w->all, "main", "", &host, w);
-        check(w->a);
-}
-
-/* The session confirms that nothing has run. */
-static void settle(struct world *w)
-{
-        if (!w->is_releasing)
-                return;
-        w->is_releasing = false;
-        unsigned n = w->n_holds;
-        approvals_released(w->a);
-        w->is_held = w->n_holds > n;
-}
-
-static void close_world(struct world *w)
-{
-        approvals_withdraw(w->a, "the end");
-        settle(w);
-        check_eq_int(w->n_holds, w->n_releases);
-        check(!w->ask && !w->at_terminal);
-        approvals_free(w->a);
-        check(LIST_EMPTY(&w->all));
-        event_base_free(w->base);
-}
-
-static enum approval_verdict add_with(struct world *w, size_t i, uint64_t cell, const char *tool,
-                                      const char *rule, uint64_t definition)
-{
-        const char *why = NULL;
-
-        w->outcome[i].state = 0;
-        w->calls[i] = (struct approval_call){.cell = cell,
-                                             .call = {.number = i + 1,
-                                                      .server = "mail",
-                                                      .tool = tool,
-                                                      .json = "{}",
-                                                      .n = 2,
-                                                      .definition = definition,
-                                                      .rule = rule}};
-        enum approval_verdict verdict = approvals_add(w->a, &w->calls[i], &w->settings, &why);
-        if (verdict == APPROVAL_DENIED)
-                snprintf(w->outcome[i].why, sizeof(w->outcome[i].why), "%s", why);
-        return verdict;
-}
-
-static enum approval_verdict add(struct world *w, size_t i, uint64_t cell)
-{
-        return add_with(w, i, cell, "send", "rule 1", 7);
-}
-
-static void ask_one(struct world *w, size_t i, uint64_t cell)
-{
-        check_eq_int(add(w, i, cell), APPROVAL_WAITS);
-        approvals_held(w->a);
-        check_eq_int(approvals_state(w->a), APPROVAL_ASKED);
-}
-
-static void client_says(struct world *w, const char *json, uint64_t after_ms)
-{
-        _cleanup_json_ yyjson_doc *doc = yyjson_read(json, strlen(json), 0);
-        struct client_ask *ask = w->ask;
-
-        fake_clock_advance_ms(after_ms);
-        check(ask);
-        w->ask = NULL;
-        ask->answered(ask, yyjson_doc_get_root(doc), NULL);
-        settle(w);
-}
-
-static struct question_view view_of(const struct world *w)
-{
-        struct question_view view;
-        uint64_t since;
-
-        approvals_view(w->a, &view, &since);
-        return view;
-}
-
-static int terminal_says(struct world *w, enum question_scope scope, const uint8_t *rows,
-                         const char *note)
-{
-        struct question_view view = view_of(w);
-        const struct approval_answer answer = {
-                .scope = scope, .rows = rows, .last_row = rows ? 3 : 0, .note = note};
-        struct error err = {};
-        char id[64];
-
-        snprintf(id, sizeof(id), "%s", view.id);
-        int r = approvals_answer(&w->all, id, view.sha256, &answer, &err);
-        settle(w);
-        return r;
-}
-
-static struct world world;
+#include "tests/unit/approval-world.h"
 
 static void test_gather_is_one_question(void)
 {
@@ -267,12 +54,12 @@ static void test_first_answer_counts(void)
         check_eq_int(terminal_says(w, SCOPE_NO, NULL, "not this address\n\033[2J"), 0);
         check_eq_str(w->outcome[0].why, "a person answered no: not this address\\x0a\\x1b[2J");
         check_eq_int(w->n_withdrawn, 1);
-        check_eq_int(approvals_answer(&w->all, id, sum, &yes, &err), -ENOENT);
+        check_eq_int(approvals_answer(&w->all, APPROVAL_BY_TERMINAL, id, sum, &yes, &err), -ENOENT);
         check_has(err.text, "it was answered, or has ended");
         /* The next question has another id. */
         ask_one(w, 1, 1);
         check(strcmp(view_of(w).id, id) != 0);
-        check_eq_int(approvals_answer(&w->all, id, sum, &yes, &err), -ENOENT);
+        check_eq_int(approvals_answer(&w->all, APPROVAL_BY_TERMINAL, id, sum, &yes, &err), -ENOENT);
         check_eq_int(w->outcome[1].state, 0);
         check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), 0);
         check_eq_int(w->outcome[1].state, 1);
@@ -287,7 +74,9 @@ static void test_answer_about_other_bytes_is_refused(void)
 
         open_world(w);
         ask_one(w, 0, 1);
-        check_eq_int(approvals_answer(&w->all, view_of(w).id, "0123", &yes, &err), -EBADMSG);
+        check_eq_int(
+                approvals_answer(&w->all, APPROVAL_BY_TERMINAL, view_of(w).id, "0123", &yes, &err),
+                -EBADMSG);
         check_eq_int(w->outcome[0].state, 0);
         check_eq_str(w->events, "asked;refused terminal;");
         close_world(w);
@@ -480,7 +269,9 @@ static void test_end_between_answer_and_release(void)
         const struct question_view view = view_of(w);
         const struct approval_answer yes = {.scope = SCOPE_ONCE};
         struct error err = {};
-        check_eq_int(approvals_answer(&w->all, view.id, view.sha256, &yes, &err), 0);
+        check_eq_int(
+                approvals_answer(&w->all, APPROVAL_BY_TERMINAL, view.id, view.sha256, &yes, &err),
+                0);
         approvals_end_cell(w->a, 1, "the cell has ended");
         settle(w);
         check_eq_int(w->outcome[0].state, -1);
@@ -700,7 +491,9 @@ static void test_session_that_runs_again_sends_nothing(void)
         view = view_of(w);
         const struct approval_answer yes = {.scope = SCOPE_ONCE};
         struct error err = {};
-        check_eq_int(approvals_answer(&w->all, view.id, view.sha256, &yes, &err), 0);
+        check_eq_int(
+                approvals_answer(&w->all, APPROVAL_BY_TERMINAL, view.id, view.sha256, &yes, &err),
+                0);
         check_eq_int(w->outcome[0].state, 0);
         w->is_releasing = false;
         w->n_releases = w->n_holds;

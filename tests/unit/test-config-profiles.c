@@ -100,9 +100,41 @@ static void test_all_keys(void)
         check_eq_int(p->ask.wait_ms, 20000);
         check_eq_int(p->ask.timeout_ms, 300000);
         check_eq_int(p->ask.per_cell, 10);
-        check(p->ask.whole);
+        check(p->ask.whole && !p->ask.page);
         check(p->agent);
         check(!profile(config, "default")->agent && !profile(config, "default")->servers);
+}
+
+/* A page needs the address of the server. */
+static void test_ask_page(void)
+{
+        const char *const pages[] = {"https://a.example", "https://a-b.example:8443",
+                                     "http://127.0.0.1:8808", "http://localhost", "http://[::1]:1"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(pages); i++) {
+                char text[300];
+                snprintf(text, sizeof(text),
+                         "{\"ask\": {\"page\": \"%s\"}, \"profiles\": {\"p\": {}, \"q\": {\"ask\": "
+                         "{\"by\": [\"page\"], \"page\": \"https://q\"}}, \"r\": {\"ask\": {}}}}",
+                         pages[i]);
+                _cleanup_config_ struct config *config = good(text);
+                struct error err = {};
+                check_eq_int(config_ask_by(&profile(config, "p")->ask),
+                             CONFIG_ASK_CLIENT | CONFIG_ASK_TERMINAL | CONFIG_ASK_PAGE);
+                check_eq_int(config_ask_by(&profile(config, "q")->ask), CONFIG_ASK_PAGE);
+                check_eq_int(config_ask_by(&profile(config, "r")->ask),
+                             CONFIG_ASK_CLIENT | CONFIG_ASK_TERMINAL);
+                check(config_has_ask_page(config) && config_is_ask_page(config, pages[i]));
+                check(config_is_ask_page(config, "https://q") &&
+                      !config_is_ask_page(config, "https://a.exampl") &&
+                      !config_is_ask_page(config, ""));
+                check(config_check_asks(config, &err) == 0);
+                config_drop_ask_pages(config);
+                check_eq_int(config_check_asks(config, &err), -EINVAL);
+                check(strstr(err.text, "profile \"q\": ask.by names \"page\": ask.page must be"));
+                check(!config_has_ask_page(config) && !config_is_ask_page(config, pages[i]));
+                check_eq_int(config_ask_by(&profile(config, "q")->ask), 0);
+        }
 }
 
 static void test_inherits_absent_keys(void)
@@ -456,9 +488,23 @@ static void test_wrong_values(void)
         wrong("\"preload\": [\"1a\"]", "module's name");
         wrong("\"preload\": [\"a\\nb\"]", "module's name");
         wrong("\"ask\": []", "ask must be an object");
-        wrong("\"ask\": {\"by\": []}", "ask.by: name \"client\", \"terminal\" or both");
+        wrong("\"ask\": {\"by\": []}",
+              "ask.by: name \"client\", \"terminal\", \"page\" or several");
         wrong("\"ask\": {\"by\": [\"client\", \"mail\"]}",
-              "ask.by: item 2 must be \"client\" or \"terminal\"");
+              "ask.by: item 2 must be \"client\", \"terminal\" or \"page\"");
+        const char *const no_pages[] = {
+                "cloister.example",    "ftp://a",           "https://",
+                "https://a/b",         "https://A.example", "https://a:443",
+                "http://localhost:80", "http://a.example",  "http://127.0.0.1.example",
+                "https://a:0",         "https://a:65536",   "https://a:1x",
+                "https://u@a",         "https://[::1",      "https://a\\u0000",
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(no_pages); i++) {
+                char text[200];
+                snprintf(text, sizeof(text), "\"ask\": {\"page\": \"%s\"}", no_pages[i]);
+                wrong(text,
+                      i + 1 < ARRAY_SIZE(no_pages) ? "ask.page must be an address" : "ask.page");
+        }
         wrong("\"ask\": {\"timeout\": \"2h\"}", "ask.timeout");
         wrong("\"ask\": {\"per_cell\": 0}", "ask.per_cell");
         wrong("\"servers\": [1]", "servers: item 1 must be a string");
@@ -670,6 +716,7 @@ int main(void)
         run(test_python);
         run(test_program);
         run(test_all_keys);
+        run(test_ask_page);
         run(test_inherits_absent_keys);
         run(test_later_file_overrides_keys);
         run(test_unknown_names);

@@ -433,12 +433,12 @@ static int open_standard_input(struct broker *broker, struct mode_run *mode, str
 
 /* ---- cells ---- */
 
-static bool on_question(void *data, const char *id, uint32_t wait_ms)
+static bool on_question(void *data, const struct person_way *way)
 {
         struct broker *broker = data;
         struct mode_run *mode = broker->data;
 
-        mode->is_asked = mode->person && run_person_ask(mode->person, id);
+        mode->is_asked = mode->person && run_person_ask(mode->person, way ? way->id : NULL);
         balance(mode);
         return mode->is_asked;
 }

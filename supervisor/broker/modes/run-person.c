@@ -50,7 +50,8 @@ static void take_line(struct run_person *p, char *line)
         }
         answer.note = note;
         memcpy(id, p->id, sizeof(id));
-        int r = approvals_answer(approvals_of_process(), id, p->sha256, &answer, &err);
+        int r = approvals_answer(approvals_of_process(), APPROVAL_BY_TERMINAL, id, p->sha256,
+                                 &answer, &err);
         if (r < 0) {
                 say(p, err.text);
                 say(p, "\n");

@@ -50,6 +50,7 @@ void mcp_call_free(struct mcp_call *call)
         if (call->suspension.has_outcome)
                 cell_outcome_done(&call->suspension.outcome);
         live_done(&call->live);
+        free(call->wait.person);
         reply_done(&call->reply);
         if (call->answer)
                 background_cancel(call->answer);
@@ -230,7 +231,7 @@ void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, s
         call->live.published = call->run != NULL;
         if (call->cell)
                 live_start(&call->live, request, &call->reply, call->cell, call->session);
-        if (call->wait.person[0])
+        if (call->wait.person)
                 live_person(&call->live, call->wait.person);
 }
 
@@ -383,18 +384,28 @@ void mcp_call_start_wait(struct mcp_call *call)
                 evtimer_add(wait->due, &in);
 }
 
-bool mcp_call_waits(void *data, const char *id, uint32_t wait_ms)
+/* NULL: there is no memory for it. */
+static char *name_way(const struct person_way *way)
+{
+        char *text = NULL;
+
+        int n = asprintf(&text, "waits for a person: %s%s%s%s", way->id ? "cloister approve " : "",
+                         way->id ? way->id : "", way->id && way->page ? ", or " : "",
+                         way->page ? way->page : "");
+        return n < 0 ? NULL : text;
+}
+
+bool mcp_call_waits(void *data, const struct person_way *way)
 {
         struct mcp_call *call = data;
         struct mcp_wait *wait = &call->wait;
+        char *before = wait->person;
 
-        wait->person[0] = '\0';
-        if (id)
-                snprintf(wait->person, sizeof(wait->person),
-                         "waits for a person: cloister approve %s", id);
-        wait->person_ms = id ? wait_ms : 0;
+        wait->person = way ? name_way(way) : NULL;
+        wait->person_ms = way ? way->wait_ms : 0;
         live_person(&call->live, wait->person);
-        if ((wait->person_ms > 0 || (!id && wait->is_limited)) && !wait->unattended)
+        free(before);
+        if ((wait->person_ms > 0 || (!way && wait->is_limited)) && !wait->unattended)
                 mcp_call_start_wait(call);
         return true;
 }

@@ -24,7 +24,6 @@ struct run_tool;
 
 enum {
         MCP_CALLS_MAX = 1024, /* pending at once */
-        MCP_PERSON_MAX = 64,
         MCP_SAID_MAX = 2 * SESSION_NAME_MAX + NODE_WHY_MAX + 100,
 };
 
@@ -59,10 +58,10 @@ struct mcp_wait {
         struct event *due; /* the end of the wait, or of the time of a kept result; or NULL */
         struct capture_mark shown[CELL_STREAMS]; /* the output before it is in earlier answers */
         bool was_cut[CELL_STREAMS];
-        bool is_unnamed;             /* the session has a name that the client did not choose */
-        char said[MCP_SAID_MAX];     /* for the notice, or "" */
-        char person[MCP_PERSON_MAX]; /* "waits for a person: cloister approve ID", or "" */
-        uint32_t person_ms;          /* after which the request is answered then; 0: not */
+        bool is_unnamed;         /* the session has a name that the client did not choose */
+        char said[MCP_SAID_MAX]; /* for the notice, or "" */
+        char *person;            /* "waits for a person: cloister approve ID", or NULL */
+        uint32_t person_ms;      /* after which the request is answered then; 0: not */
 };
 
 struct mcp_call {
@@ -114,7 +113,7 @@ void mcp_call_unattend(struct mcp_call *call);
 /* struct cell_request: its done() and watch(). */
 void mcp_call_done(void *data, struct cell *cell);
 /* struct cell_request: its waits(). */
-bool mcp_call_waits(void *data, const char *id, uint32_t wait_ms);
+bool mcp_call_waits(void *data, const struct person_way *way);
 void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n);
 /* Keeps the outcome until a request waits for it; then concludes the call. */
 void mcp_call_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);

@@ -134,6 +134,18 @@ int mcp_input_ask(struct mcp_call *call, struct client_ask *ask, struct error *e
                             err);
 }
 
+void mcp_input_page_done(struct mcp_call *call, const char *page)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(CLIENT_PAGE_MAX + 64);
+        struct json_out out = {.to = &params};
+
+        if (call->modern || !call->peer || !call->reply.sink)
+                return;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "elicitationId", page);
+        mcp_sink_notify_out(call->reply.sink, "notifications/elicitation/complete", &out);
+}
+
 static struct mcp_call *find(struct mcp_server *server, const struct mcp_principal *principal,
                              yyjson_val *state)
 {
@@ -196,6 +208,11 @@ static int ask_client(void *data, struct client_ask *ask, struct error *err)
         return mcp_input_ask(data, ask, err);
 }
 
+static void page_done(void *data, const char *page)
+{
+        mcp_input_page_done(data, page);
+}
+
 static void show_progress(void *data, const char *server, const struct cell_progress *progress)
 {
         struct mcp_call *call = data;
@@ -213,6 +230,7 @@ static void show_log(void *data, const char *server, yyjson_val *params)
 const struct cell_client_calls mcp_input_client = {
         .describe = describe_client,
         .ask = ask_client,
+        .page_done = page_done,
         .progress = show_progress,
         .log = show_log,
 };

@@ -18,6 +18,8 @@
 extern const struct cell_client_calls mcp_input_client;
 /* Asks the client of a call. As in struct cell_client_calls. */
 int mcp_input_ask(struct mcp_call *call, struct client_ask *ask, struct error *err);
+/* Tells a legacy client, on the stream of its call, that the page of this elicitationId is not needed any more. */
+void mcp_input_page_done(struct mcp_call *call, const char *page);
 
 /* Digests of requests, by which a requestState is compared with its call. */
 uint64_t mcp_input_digest(const struct run_arguments *arguments);

@@ -107,7 +107,7 @@ static void append_message(struct live *live, uint64_t now, struct buffer *to)
         size_t calls = calls_made(o);
         uint64_t since = live->cell->number ? live->cell->started_us : live->started_us;
 
-        if (live->person[0])
+        if (live->person)
                 buffer_printf(to, "%s; ", live->person);
         buffer_printf(to, "%s for %llu s; %zu tool call%s",
                       live->cell->number ? "running" : "waiting",
@@ -375,9 +375,9 @@ void live_person(struct live *live, const char *text)
 {
         uint64_t now = clock_us();
 
-        snprintf(live->person, sizeof(live->person), "%s", text);
+        live->person = text;
         /* Two messages are a millisecond apart at least: the value grows. */
-        if (*text && live->timer && live->token && !live->told && now >= live->progress_us + 1000)
+        if (text && live->timer && live->token && !live->told && now >= live->progress_us + 1000)
                 send_progress(live, now);
 }
 

@@ -46,7 +46,7 @@ struct live {
         bool new_output;                             /* since the last progress */
         char line[LIVE_LINE_MAX + 1];                /* incomplete */
         char last[LIVE_LINE_MAX + 1];                /* the last complete one */
-        char person[LIVE_LINE_MAX + 1];              /* that the code waits for a person, or "" */
+        const char *person;                          /* that the code waits for a person, or NULL */
         char note[LIVE_LINE_MAX + 1];                /* what a server said last of its progress */
         struct buffer pending[CELL_STREAMS];
         uint64_t skipped[CELL_STREAMS]; /* bytes that were left out */
@@ -65,7 +65,7 @@ void live_output(struct live *live, enum cell_stream stream, const char *bytes, 
 /* Progress of a call, as its server reports it, and a log message of a server (params, not checked). */
 void live_progress(struct live *live, const char *server, const struct cell_progress *progress);
 void live_log(struct live *live, const char *server, yyjson_val *params);
-/* The code waits for a person, as this text says; "": it does not any more. */
+/* The code waits for a person, as this text says, which the owner keeps until the next call; NULL: it does not any more. */
 void live_person(struct live *live, const char *text);
 /* The cell has ended: sends the rest of the output, before the answer. */
 void live_finish(struct live *live);

@@ -123,19 +123,27 @@ static int ask_client(void *data, struct client_ask *ask, struct error *err)
         return mcp_input_ask(run->call, ask, err);
 }
 
-static bool ask_terminal(void *data, const char *id, uint32_t wait_ms)
+static bool ask_person(void *data, const struct person_way *way)
 {
         const struct plan_run *run = data;
 
-        return mcp_call_waits(run->call, id, wait_ms);
+        return mcp_call_waits(run->call, way);
 }
 
-static void end_terminal(void *data)
+static void end_person(void *data)
 {
         const struct plan_run *run = data;
 
         if (run->call)
-                mcp_call_waits(run->call, NULL, 0);
+                mcp_call_waits(run->call, NULL);
+}
+
+static void page_done(void *data, const char *page)
+{
+        const struct plan_run *run = data;
+
+        if (run->call)
+                mcp_input_page_done(run->call, page);
 }
 
 static void begin(struct plan_run *run)
@@ -160,8 +168,9 @@ static void on_decided(void *data, bool is_any_allowed, const char *why)
 static void ask(struct plan_run *run, const struct session *copy)
 {
         const struct plan_asker asker = {.ask_client = ask_client,
-                                         .ask_terminal = ask_terminal,
-                                         .end_terminal = end_terminal,
+                                         .ask_person = ask_person,
+                                         .end_person = end_person,
+                                         .page_done = page_done,
                                          .decided = on_decided,
                                          .data = run};
         const struct mcp_call *call = run->call;

@@ -275,7 +275,7 @@ static void describe(const struct mcp_call *call, const char *why, char *to, siz
         if (calls > 0)
                 n += (size_t)snprintf(to + n, size - n, "; tool calls: %llu",
                                       (unsigned long long)calls);
-        if (call->wait.person[0])
+        if (call->wait.person)
                 n += (size_t)snprintf(to + n, size - n, "; it %s", call->wait.person);
         snprintf(to + n, size - n, "; %s", why);
 }

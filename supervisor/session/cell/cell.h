@@ -222,6 +222,8 @@ struct cell_client_calls {
         /* Passes a request on; returns 0, or negative errno and it is not taken. Does not answer it before
          * it returns. */
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
+        /* The page of this elicitationId, which the client was asked to open, is not needed any more. */
+        void (*page_done)(void *data, const char *page);
         void (*progress)(void *data, const char *server, const struct cell_progress *progress);
         /* params of notifications/message, not checked. */
         void (*log)(void *data, const char *server, yyjson_val *params);
@@ -272,9 +274,9 @@ struct cell_request {
         /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         const struct cell_client_calls *client; /* or NULL: it has no client */
-        /* `cloister approve ID` can answer a question about calls of this cell; NULL: that is over. wait_ms: the client was not shown
-         * the question, and its call may be answered after this time; 0: it was. Returns false if no person can see the id. NULL: none can. */
-        bool (*waits)(void *data, const char *id, uint32_t wait_ms);
+        /* A person can answer a question about calls of this cell; NULL: that is over. Returns false if no person can see the way. NULL: none
+         * can. */
+        bool (*waits)(void *data, const struct person_way *way);
         /* Gets a PROGRESS or LOG frame of published code, an object whose members are not checked, or NULL. */
         void (*told)(void *data, uint8_t frame, yyjson_val *object);
         void *data;

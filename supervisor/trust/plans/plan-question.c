@@ -54,18 +54,25 @@ static int ask_client(void *data, struct client_ask *ask, struct error *err)
         return q->asker.ask_client(q->asker.data, ask, err);
 }
 
-static bool ask_terminal(void *data, const char *id, uint32_t wait_ms)
+static bool ask_person(void *data, const struct person_way *way)
 {
         struct plan_question *q = data;
 
-        return q->asker.ask_terminal(q->asker.data, id, wait_ms);
+        return q->asker.ask_person(q->asker.data, way);
 }
 
-static void end_terminal(void *data)
+static void end_person(void *data)
 {
         struct plan_question *q = data;
 
-        q->asker.end_terminal(q->asker.data);
+        q->asker.end_person(q->asker.data);
+}
+
+static void page_done(void *data, const char *page)
+{
+        struct plan_question *q = data;
+
+        q->asker.page_done(q->asker.data, page);
 }
 
 static void decide(void *data, struct approval_call *call, bool is_allowed, const char *why)
@@ -163,8 +170,9 @@ static const struct approval_host host = {
         .hold = hold,
         .release = release,
         .ask_client = ask_client,
-        .ask_terminal = ask_terminal,
-        .end_terminal = end_terminal,
+        .ask_person = ask_person,
+        .end_person = end_person,
+        .page_done = page_done,
         .decide = decide,
         .record = record,
 };

@@ -19,8 +19,9 @@ struct plan_question;
 /* The functions of the owner, as those of struct approval_host. */
 struct plan_asker {
         int (*ask_client)(void *data, struct client_ask *ask, struct error *err);
-        bool (*ask_terminal)(void *data, const char *id, uint32_t wait_ms);
-        void (*end_terminal)(void *data);
+        bool (*ask_person)(void *data, const struct person_way *way);
+        void (*end_person)(void *data);
+        void (*page_done)(void *data, const char *page);
         /* Each row that asks is allowed or not. why: of those that are not, or "". Not from inside a function of this header; may free
          * the question. */
         void (*decided)(void *data, bool is_any_allowed, const char *why);

@@ -48,8 +48,13 @@ struct approvals {
         struct event *deadline;
         struct client_ask ask;
         char label[QUESTION_ID_LENGTH + QUESTION_SHA_SIZE]; /* id and sha256, of the ask */
-        bool is_client_asked, is_terminal_asked, was_misfit;
-        uint64_t client_us; /* when the client got the question */
+        bool is_client_asked, is_way_told, was_misfit;
+        uint64_t client_us;                /* when the client got the question */
+        char page[UNGUESSABLE_LENGTH + 1]; /* the name of its page */
+        bool is_page_open;
+        bool is_address_given; /* the client was asked to open the page … */
+        bool is_address_asked; /* … and has not answered */
+        unsigned n_wrong;      /* tokens, of the page */
 
         /* how it ended */
         bool *allowed;           /* of each call; NULL: none */
@@ -103,17 +108,27 @@ static void close_client(struct approvals *a)
 {
         if (!a->is_client_asked)
                 return;
-        a->is_client_asked = false;
+        a->is_client_asked = a->is_address_asked = false;
         a->ask.withdraw(&a->ask);
         client_request_done(&a->ask.request);
 }
 
-static void close_terminal(struct approvals *a)
+static void close_way(struct approvals *a)
 {
-        if (!a->is_terminal_asked)
+        if (!a->is_way_told)
                 return;
-        a->is_terminal_asked = false;
-        a->host->end_terminal(a->data);
+        a->is_way_told = false;
+        a->host->end_person(a->data);
+}
+
+static void close_page(struct approvals *a)
+{
+        a->is_page_open = false;
+        if (a->is_address_asked)
+                close_client(a);
+        if (a->is_address_given)
+                a->host->page_done(a->data, a->id);
+        a->is_address_given = false;
 }
 
 /* No person can answer any more. */
@@ -122,7 +137,8 @@ static void close_question(struct approvals *a, enum approval_state state)
         if (a->state == APPROVAL_ASKED)
                 LIST_REMOVE(a, link);
         close_client(a);
-        close_terminal(a);
+        close_page(a);
+        close_way(a);
         event_del(a->deadline);
         a->state = state;
 }
@@ -250,6 +266,7 @@ static void view(const struct approvals *a, struct question_view *ret)
 }
 
 static void on_client(struct client_ask *ask, yyjson_val *result, const char *why);
+static void on_address(struct client_ask *ask, yyjson_val *result, const char *why);
 
 /* label: the id and the SHA-256. */
 static void on_late_answer(const char *label)
@@ -262,11 +279,25 @@ static void on_late_answer(const char *label)
                               "the question has been answered, or has ended");
 }
 
-/* Returns 0, or negative errno if the client cannot be asked. */
-static int ask_client(struct approvals *a)
+/* The request is made: r. Returns 0, or negative errno if the client cannot be asked. */
+static int pass_to_client(struct approvals *a, int r)
+{
+        struct error ignored = {};
+
+        if (r >= 0)
+                r = a->host->ask_client(a->data, &a->ask, &ignored);
+        if (r < 0) {
+                client_request_done(&a->ask.request);
+                return r;
+        }
+        a->is_client_asked = true;
+        a->client_us = clock_us();
+        return 0;
+}
+
+static int ask_form(struct approvals *a)
 {
         struct question_view v;
-        struct error ignored = {};
         size_t n_shown = 0;
 
         view(a, &v);
@@ -280,33 +311,86 @@ static int ask_client(struct approvals *a)
         int r = question_form(&v, a->was_misfit, &a->ask.request, &n_shown);
         for (size_t i = 0; i < a->n; i++)
                 a->calls[i]->is_at_client = i < n_shown;
-        if (r >= 0)
-                r = a->host->ask_client(a->data, &a->ask, &ignored);
-        if (r < 0) {
-                client_request_done(&a->ask.request);
-                return r;
-        }
-        a->is_client_asked = true;
-        a->client_us = clock_us();
-        return 0;
+        return pass_to_client(a, r);
 }
 
-static bool ask_terminal(struct approvals *a, bool is_only)
+enum { ADDRESS_SIZE = APPROVAL_PAGE_MAX + sizeof(APPROVAL_PAGE_PATH) + UNGUESSABLE_LENGTH };
+
+static void write_address(const struct approvals *a, char to[ADDRESS_SIZE])
 {
-        if (!a->settings.by_terminal)
+        snprintf(to, ADDRESS_SIZE, "%s" APPROVAL_PAGE_PATH "%s", a->settings.page, a->page);
+}
+
+/* Asks the client to open the page. */
+static int ask_address(struct approvals *a)
+{
+        char address[ADDRESS_SIZE];
+        struct question_view v;
+
+        if (!a->is_page_open)
+                return -EOPNOTSUPP;
+        view(a, &v);
+        write_address(a, address);
+        a->ask = (struct client_ask){.answered = on_address, .patience_ms = a->settings.timeout_ms};
+        int r = pass_to_client(a, question_address(&v, address, &a->ask.request));
+        a->is_address_asked = a->is_address_given = r >= 0;
+        return r;
+}
+
+static int ask_client(struct approvals *a)
+{
+        int r = ask_form(a);
+
+        return r < 0 ? ask_address(a) : r;
+}
+
+/* is_only: the client has not been asked. */
+static bool tell_way(struct approvals *a, bool is_only)
+{
+        char address[ADDRESS_SIZE];
+        const struct person_way way = {.id = a->settings.by_terminal ? a->id : NULL,
+                                       .page = a->is_page_open ? address : NULL,
+                                       .wait_ms = is_only ? a->settings.wait_ms : 0};
+
+        if (!way.id && !way.page)
                 return false;
-        close_terminal(a);
-        a->is_terminal_asked = a->host->ask_terminal(a->data, a->id,
-                                                     is_only ? a->settings.wait_ms : 0);
-        return a->is_terminal_asked;
+        write_address(a, address);
+        close_way(a);
+        a->is_way_told = a->host->ask_person(a->data, &way);
+        return a->is_way_told;
 }
 
 /* The client has not shown the question, or cannot any more. */
 static void lose_client(struct approvals *a, const char *why)
 {
         note(a, "not shown", "client");
-        if (!ask_terminal(a, true))
+        if (!tell_way(a, true))
                 deny_question(a, APPROVAL_WITHDRAWN, why);
+}
+
+static bool is_quick(const struct approvals *a)
+{
+        return clock_us() - a->client_us < APPROVAL_SHOWN_MS * UINT64_C(1000);
+}
+
+/* The client has opened the page, or has not. */
+static void on_address(struct client_ask *ask, yyjson_val *result, const char *why)
+{
+        struct approvals *a = (struct approvals *)((char *)ask - offsetof(struct approvals, ask));
+        yyjson_val *action = yyjson_obj_get(result, "action");
+
+        a->is_client_asked = a->is_address_asked = false;
+        client_request_done(&a->ask.request);
+        if (yyjson_equals_str(action, "accept")) {
+                if (!tell_way(a, true))
+                        deny_question(a, APPROVAL_WITHDRAWN, "no person can be asked");
+                return;
+        }
+        bool is_no = yyjson_equals_str(action, "decline") || yyjson_equals_str(action, "cancel");
+        if (is_no && !is_quick(a))
+                take_answer(a, &(struct approval_answer){.scope = SCOPE_NO}, "client");
+        else
+                lose_client(a, "the client has not shown the address of the question");
 }
 
 static void on_client(struct client_ask *ask, yyjson_val *result, const char *why)
@@ -322,7 +406,7 @@ static void on_client(struct client_ask *ask, yyjson_val *result, const char *wh
                 return;
         }
         enum question_form_answer form = question_form_read(result, &answer.scope, &is_declined);
-        if (is_declined && clock_us() - a->client_us < APPROVAL_SHOWN_MS * UINT64_C(1000)) {
+        if (is_declined && is_quick(a)) {
                 lose_client(a, "the client has not shown the question");
                 return;
         }
@@ -381,8 +465,8 @@ int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer
 }
 
 /* Sets the error, which is why the answer counts for nothing. a: NULL: there is no such question. */
-static int refuse_answer(struct approvals *a, const char *id, const char *sha256, int code,
-                         struct error *err)
+static int refuse_answer(struct approvals *a, const char *who, const char *id, const char *sha256,
+                         int code, struct error *err)
 {
         struct error ignored = {};
 
@@ -394,29 +478,29 @@ static int refuse_answer(struct approvals *a, const char *id, const char *sha256
         if (a)
                 (void)record(a,
                              &(struct approval_event){.name = "refused",
-                                                      .who = "terminal",
+                                                      .who = who,
                                                       .sha256 = sha256,
                                                       .why = "it is about other calls"},
                              &ignored);
         else
-                record_refused_answer("terminal", id, sha256,
-                                      "no question has this id, or it has ended");
+                record_refused_answer(who, id, sha256, "no question has this id, or it has ended");
         return -code;
 }
 
-int approvals_answer(struct approval_list *all, const char *id, const char *sha256,
-                     const struct approval_answer *answer, struct error *err)
+int approvals_answer(struct approval_list *all, enum approval_by by, const char *id,
+                     const char *sha256, const struct approval_answer *answer, struct error *err)
 {
+        const char *who = by == APPROVAL_BY_PAGE ? "page" : "terminal";
         struct approvals *a;
 
         LIST_FOREACH (a, all, link) {
                 if (strcmp(a->id, id) == 0)
                         break;
         }
-        if (!a || !a->settings.by_terminal)
-                return refuse_answer(NULL, id, sha256, ENOENT, err);
+        if (!a || !(by == APPROVAL_BY_PAGE ? a->is_page_open : a->settings.by_terminal))
+                return refuse_answer(NULL, who, id, sha256, ENOENT, err);
         if (strcmp(a->sha256, sha256) != 0)
-                return refuse_answer(a, id, sha256, EBADMSG, err);
+                return refuse_answer(a, who, id, sha256, EBADMSG, err);
         if (a->settings.is_plan && answer->scope != SCOPE_ONCE && answer->scope != SCOPE_NO)
                 return error_set(err, EINVAL, "the answer about a plan is once, no, or rows");
         if (answer->rows && answer->scope != SCOPE_ONCE)
@@ -424,8 +508,54 @@ int approvals_answer(struct approval_list *all, const char *id, const char *sha2
         if (answer->rows && answer->last_row > a->n)
                 return error_set(err, EINVAL, "the question has %zu calls, and no row %zu", a->n,
                                  answer->last_row);
-        take_answer(a, answer, "terminal");
+        take_answer(a, answer, who);
         return 0;
+}
+
+/* Compares all digits, whatever differs. */
+static bool is_same_name(const char a[UNGUESSABLE_LENGTH], const char b[UNGUESSABLE_LENGTH])
+{
+        volatile unsigned char differ = 0;
+
+        for (size_t i = 0; i < UNGUESSABLE_LENGTH; i++)
+                differ |= (unsigned char)a[i] ^ (unsigned char)b[i];
+        return differ == 0;
+}
+
+struct approvals *approvals_find_page(const struct approval_list *all, const char *page)
+{
+        struct approvals *a, *found = NULL;
+
+        if (strlen(page) != UNGUESSABLE_LENGTH)
+                return NULL;
+        LIST_FOREACH (a, all, link) {
+                if (a->is_page_open && is_same_name(a->page, page))
+                        found = a;
+        }
+        return found;
+}
+
+void approvals_wrong_token(struct approvals *a)
+{
+        bool is_last = ++a->n_wrong >= APPROVAL_WRONG_MAX;
+        const struct approval_event event = {
+                .name = "refused",
+                .who = "page",
+                .sha256 = a->sha256,
+                .why = is_last ? "not the token of the principal; the page is closed"
+                               : "not the token of the principal"};
+        struct error ignored = {};
+
+        (void)record(a, &event, &ignored);
+        if (!is_last)
+                return;
+        log_warning("the page of the question \"%s\" is closed: it got %d wrong tokens", a->id,
+                    APPROVAL_WRONG_MAX);
+        close_page(a);
+        close_way(a);
+        if (!tell_way(a, !a->is_client_asked) && !a->is_client_asked)
+                deny_question(a, APPROVAL_WITHDRAWN,
+                              "the page of the question got too many wrong tokens");
 }
 
 /* ---- the beginning of a question ---- */
@@ -493,8 +623,12 @@ void approvals_held(struct approvals *a)
         a->asked_us = clock_us();
         LIST_INSERT_HEAD(a->all, a, link);
         event_add(a->deadline, &timeout);
+        a->is_page_open = *a->settings.page;
+        a->is_address_given = a->is_address_asked = false;
+        a->n_wrong = 0;
+        unguessable(a->page);
         int asked = ask_client(a);
-        if (!ask_terminal(a, asked < 0) && asked < 0) {
+        if (!tell_way(a, asked < 0) && asked < 0) {
                 deny_question(a, APPROVAL_WITHDRAWN, "no person can be asked");
                 return;
         }

@@ -6,12 +6,15 @@
  *     collecting → held → asked → answered | expired | withdrawn → released
  *
  * Collecting: the owner holds the session (hold()); all calls until it stands still are one question. Held: the calls are fixed,
- * and what will be sent is what is shown. Asked: the client of the cell has the form, or `cloister approve` can answer, or both;
- * the first answer counts. Calls that come later wait for the next question of the session. At the end the owner has to release
+ * and what will be sent is what is shown. Asked: the client of the cell has the form, or `cloister approve` or a page can answer, or
+ * several of them; the first answer counts. Calls that come later wait for the next question of the session. At the end the owner has to release
  * the session; the calls are decided when it confirms that nothing has run since, and before anything runs.
  *
  * A decline or cancel within APPROVAL_SHOWN_MS is not the answer of a person: clients exist that declare elicitation and show
- * nothing. Only the terminal can answer then.
+ * nothing. Only the terminal or a page can answer then.
+ *
+ * A page has an address that nobody can guess, and belongs to the principal of the session (supervisor/http/ask-page.h). A client that can
+ * only open addresses gets that; its "accept" says that the page was opened, and is no answer.
  */
 #pragma once
 
@@ -33,7 +36,11 @@ enum {
         APPROVAL_CALLS_MAX = 1000,               /* of one question; more wait for the next */
         APPROVAL_BYTES_MAX = 4 * 1024 * 1024,    /* arguments of one question */
         APPROVAL_SHOWN_MS = 300,
+        APPROVAL_PAGE_MAX = 200, /* bytes of what is before the path of a page */
+        APPROVAL_WRONG_MAX = 10, /* wrong tokens of a page; then it is closed */
 };
+
+#define APPROVAL_PAGE_PATH "/ask/"
 
 enum approval_state {
         APPROVAL_NONE,
@@ -54,6 +61,8 @@ struct approvals;
 struct approval_settings {
         bool by_client, by_terminal, whole;
         bool is_plan; /* about a plan: the answer is once, no or rows */
+        char page[APPROVAL_PAGE_MAX +
+                  1]; /* "https://cloister.example.org", or "": there are no pages */
         uint32_t wait_ms, timeout_ms, per_cell;
 };
 
@@ -71,7 +80,7 @@ struct approval_call {
 /* The end of a question. */
 struct approval_event {
         const char *name; /* asked, answered, refused (an answer), not shown, expired, withdrawn */
-        const char *who;  /* has answered: "client", "terminal" or "" */
+        const char *who;  /* has answered: "client", "terminal", "page" or "" */
         enum question_scope scope;
         const bool *allowed; /* answered: of each call of the question; NULL: none */
         const char *sha256;  /* refused: what the answer was about … */
@@ -87,11 +96,12 @@ struct approval_host {
         /* Asks the client of the cell that runs. Returns 0, and answered() of the ask follows, but not from inside; or negative
          * errno, and the client cannot be asked. */
         int (*ask_client)(void *data, struct client_ask *ask, struct error *err);
-        /* The question can be answered at a terminal: `cloister approve ID`. wait_ms: the client cannot be asked, and its call may be
-         * answered after this time; 0: it has the question. Returns false if no terminal can be asked. */
-        bool (*ask_terminal)(void *data, const char *id, uint32_t wait_ms);
+        /* The question can be answered in this way, too. Returns false if no person can see that. */
+        bool (*ask_person)(void *data, const struct person_way *way);
         /* That is over. */
-        void (*end_terminal)(void *data);
+        void (*end_person)(void *data);
+        /* The page of this elicitationId, which the client was asked to open, is not needed any more. */
+        void (*page_done)(void *data, const char *page);
         /* The call is sent, or is not: why. The call is the owner's again. */
         void (*decide)(void *data, struct approval_call *call, bool is_allowed, const char *why);
         /* For the journal. Returns 0 or negative errno with an error: an answer that could not be recorded allows nothing. May be
@@ -151,10 +161,15 @@ struct approval_answer {
 /* Reads a word that a person has typed. rows: APPROVAL_CALLS_MAX bytes, to which *ret may refer. Returns 0, or -EINVAL with an error. */
 int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer *ret,
                          struct error *err);
-/* An answer at a terminal, for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EBADMSG or -EINVAL
- * with an error. */
-int approvals_answer(struct approval_list *all, const char *id, const char *sha256,
-                     const struct approval_answer *answer, struct error *err);
+enum approval_by { APPROVAL_BY_TERMINAL, APPROVAL_BY_PAGE };
+
+/* An answer for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EBADMSG or -EINVAL with an error. */
+int approvals_answer(struct approval_list *all, enum approval_by by, const char *id,
+                     const char *sha256, const struct approval_answer *answer, struct error *err);
+/* The question whose page has this name, the last part of its address; NULL: there is none, or its page is closed. */
+struct approvals *approvals_find_page(const struct approval_list *all, const char *page);
+/* Who has opened the page has not shown whose it is. The page may be closed by that. */
+void approvals_wrong_token(struct approvals *approvals);
 
 /* ---- the text of a question ---- */
 

@@ -443,6 +443,27 @@ int question_form(const struct question_view *view, bool again, struct client_re
         return out.error;
 }
 
+int question_address(const struct question_view *view, const char *address,
+                     struct client_request *ret)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        size_t ignored;
+
+        *ret = (struct client_request){.kind = CLIENT_URL, .needs = CLIENT_CAN_URL};
+        buffer_init(&ret->params, CLIENT_FORM_MAX);
+        int r = question_message(view, &text, &ignored);
+        if (r < 0)
+                return r;
+        struct json_out out = {.to = &ret->params};
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "mode", "url");
+        json_out_string(&out, "message", buffer_bytes(&text), text.length);
+        json_out_text(&out, "url", address);
+        json_out_text(&out, "elicitationId", view->id);
+        json_out_end(&out, '}');
+        return out.error;
+}
+
 enum question_form_answer question_form_read(yyjson_val *result, enum question_scope *scope,
                                              bool *declined)
 {

@@ -69,6 +69,11 @@ bool question_is_short(const struct question_view *view);
 int question_form(const struct question_view *view, bool again, struct client_request *ret,
                   size_t *n_shown);
 
+/* Fills in a request to open the page of the question at this address; its elicitationId is the question's id. Returns 0 or
+ * negative errno; call client_request_done() in any case. */
+int question_address(const struct question_view *view, const char *address,
+                     struct client_request *ret);
+
 /* For how long an answer holds. */
 enum question_scope {
         SCOPE_ONCE,

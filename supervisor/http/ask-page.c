@@ -1,0 +1,429 @@
+/* Pages of questions. */
+#include "supervisor/http/ask-page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/plural.h"
+#include "base/unguessable.h"
+#include "policy/config/ask-keys.h"
+#include "rpc/http/form-body.h"
+#include "supervisor/http/state.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/service/event.h"
+#include "supervisor/service/metrics.h"
+#include "supervisor/service/sha256.h"
+#include "supervisor/trust/questions/approval.h"
+#include "supervisor/trust/records/record.h"
+
+enum { COLUMNS = 100, BODY_MAX = 8 * HTTP_ASK_TEXT_MAX };
+
+/* No script, no style, no frame. With "no-referrer" browsers would send "Origin: null" with the form. */
+#define PAGE_HEADERS                                                                               \
+        "Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'self'; "       \
+        "frame-ancestors 'none'\r\nReferrer-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"      \
+        "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Resource-Policy: same-origin\r\n"
+
+#define PAGE_BEGIN                                                                                 \
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"                  \
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"               \
+        "<title>Cloister</title>\n</head>\n<body>\n<h1>Cloister</h1>\n"
+#define PAGE_END "</body>\n</html>\n"
+
+#define TOKEN_FORM                                                                                 \
+        "<form method=\"post\">\n<p><label>Your token: <input type=\"password\" name=\"token\" "   \
+        "maxlength=\"256\" autocomplete=\"off\" required autofocus></label>\n"                     \
+        "<button>Show the question</button></p>\n</form>\n"
+
+static void respond(struct http_connection *c, int status, const struct buffer *body)
+{
+        http_respond(c, status, PAGE_HEADERS, "text/html; charset=utf-8", buffer_bytes(body),
+                     body->length);
+}
+
+static void respond_out_of_memory(struct http_connection *c)
+{
+        http_respond_text(c, 503, "out of memory");
+}
+
+/* A page with one sentence. form: what follows it. */
+static void respond_sentence(struct http_connection *c, int status, const char *sentence,
+                             const char *form)
+{
+        _cleanup_buffer_ struct buffer body = BUFFER_INIT(BODY_MAX);
+
+        if (buffer_printf(&body, PAGE_BEGIN "%s%s%s%s" PAGE_END, *sentence ? "<p>" : "", sentence,
+                          *sentence ? "</p>\n" : "", form) < 0)
+                respond_out_of_memory(c);
+        else
+                respond(c, status, &body);
+}
+
+/* ---- wrong tokens ---- */
+
+struct ask_page_tries {
+        struct {
+                unsigned char client[8]; /* IPv4, or the network of IPv6; zeroes: not known */
+                uint64_t since_us;       /* 0: the place is free */
+                unsigned n;
+        } clients[HTTP_ASK_CLIENTS];
+};
+
+void http_ask_free(struct ask_page_tries *tries)
+{
+        free(tries);
+}
+
+static void name_client(const struct http_connection *c, unsigned char to[8])
+{
+        memset(to, 0, 8);
+        if (c->peer.any.sa_family == AF_INET)
+                memcpy(to, &c->peer.v4.sin_addr, 4);
+        else if (c->peer.any.sa_family == AF_INET6)
+                memcpy(to, &c->peer.v6.sin6_addr, 8);
+}
+
+/* Its place, or the oldest one, which is emptied. */
+static size_t find_place(struct ask_page_tries *tries, const unsigned char client[8])
+{
+        uint64_t now = clock_us();
+        size_t oldest = 0;
+
+        for (size_t i = 0; i < HTTP_ASK_CLIENTS; i++) {
+                uint64_t since = tries->clients[i].since_us;
+                if (since > 0 && now - since < HTTP_ASK_WRONG_MS * UINT64_C(1000) &&
+                    memcmp(tries->clients[i].client, client, 8) == 0)
+                        return i;
+                if (since < tries->clients[oldest].since_us)
+                        oldest = i;
+        }
+        memcpy(tries->clients[oldest].client, client, 8);
+        tries->clients[oldest].since_us = now;
+        tries->clients[oldest].n = 0;
+        return oldest;
+}
+
+static bool is_blocked(const struct http_connection *c)
+{
+        const struct ask_page_tries *tries = c->server->ask_tries;
+        unsigned char client[8];
+
+        name_client(c, client);
+        for (size_t i = 0; tries && i < HTTP_ASK_CLIENTS; i++) {
+                if (tries->clients[i].since_us > 0 &&
+                    memcmp(tries->clients[i].client, client, 8) == 0 &&
+                    clock_us() - tries->clients[i].since_us < HTTP_ASK_WRONG_MS * UINT64_C(1000))
+                        return tries->clients[i].n >= HTTP_ASK_WRONG_MAX;
+        }
+        return false;
+}
+
+static void count_wrong(struct http_connection *c)
+{
+        unsigned char client[8];
+
+        if (!c->server->ask_tries)
+                c->server->ask_tries = calloc(1, sizeof(*c->server->ask_tries));
+        if (!c->server->ask_tries)
+                return;
+        name_client(c, client);
+        c->server->ask_tries->clients[find_place(c->server->ask_tries, client)].n++;
+}
+
+/* ---- whose question it is ---- */
+
+static struct question_view view_of(const struct approvals *question)
+{
+        struct question_view view;
+        uint64_t ignored;
+
+        approvals_view(question, &view, &ignored);
+        return view;
+}
+
+/* The value of the form that answers: nobody can make it who has not sent the token. It ends with the token. */
+static void make_key(const char *page, const char *token, char key[SHA256_TEXT_SIZE])
+{
+        static char secret[2 * UNGUESSABLE_LENGTH + 1];
+        char text[sizeof(secret) + UNGUESSABLE_LENGTH + ACCESS_TOKEN_MAX + 1];
+
+        if (!*secret) {
+                unguessable(secret);
+                unguessable(secret + UNGUESSABLE_LENGTH);
+        }
+        int n = snprintf(text, sizeof(text), "%s%s%s", secret, page, token);
+        sha256_text(text, (size_t)n, key);
+        explicit_bzero(text, sizeof(text));
+}
+
+static bool is_same_key(const char *given, const char key[SHA256_TEXT_SIZE])
+{
+        volatile unsigned char differ = 0;
+
+        if (strlen(given) != SHA256_TEXT_SIZE - 1)
+                return false;
+        for (size_t i = 0; i < SHA256_TEXT_SIZE; i++)
+                differ |= (unsigned char)given[i] ^ (unsigned char)key[i];
+        return differ == 0;
+}
+
+/* Whether the form has the token of this principal. */
+static bool has_token(const struct http_connection *c, const char *given, const char *principal)
+{
+        char header[sizeof("Bearer ") + ACCESS_TOKEN_MAX];
+        struct access *access = &c->server->access;
+
+        if (!access->needs_token || strlen(given) > ACCESS_TOKEN_MAX)
+                return false;
+        snprintf(header, sizeof(header), "Bearer %s", given);
+        const struct mcp_principal *found = access_principal(access, header, NULL);
+        explicit_bzero(header, sizeof(header));
+        return found && strcmp(found->key, principal) == 0;
+}
+
+/* Whether who sends the form may see the question, and answer it. */
+static bool is_theirs(const struct http_connection *c, const struct approvals *question,
+                      const char *page, const struct form_body *form)
+{
+        const char *token = form_body_get(form, "token"), *key = form_body_get(form, "key");
+        const struct question_view view = view_of(question);
+        const char *own = access_token_of(&c->server->access, view.principal);
+        char expected[SHA256_TEXT_SIZE];
+
+        if (!own)
+                return false;
+        if (token && has_token(c, token, view.principal))
+                return true;
+        make_key(page, own, expected);
+        return key && is_same_key(key, expected);
+}
+
+/* ---- what the page shows ---- */
+
+static int append_html(struct buffer *to, const char *text, size_t n)
+{
+        int r = 0;
+
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                const char *escape = text[i] == '&'    ? "&amp;"
+                                     : text[i] == '<'  ? "&lt;"
+                                     : text[i] == '>'  ? "&gt;"
+                                     : text[i] == '"'  ? "&quot;"
+                                     : text[i] == '\'' ? "&#39;"
+                                                       : NULL;
+                r = escape ? buffer_append_text(to, escape) : buffer_append(to, text + i, 1);
+        }
+        return r;
+}
+
+static bool is_too_large(const struct question_view *view)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < view->n_calls; i++)
+                n += view->calls[i]->n;
+        return n > HTTP_ASK_TEXT_MAX;
+}
+
+static int append_buttons(const struct question_view *view, bool is_large, struct buffer *to)
+{
+        static const char *const labels[SCOPES] = {
+                [SCOPE_ONCE] = "once: send",
+                [SCOPE_CELL] = "cell: send, and do not ask again until the cell ends",
+                [SCOPE_SESSION] = "session: until the session ends",
+                [SCOPE_ALWAYS] = "always: as session, and propose a rule",
+                [SCOPE_NO] = "no: send none",
+        };
+        int r = buffer_printf(to, "<p>Send %s %zu call%s?</p>\n",
+                              view->n_calls == 1 ? "this" : "these", view->n_calls,
+                              plural(view->n_calls));
+
+        for (int i = 0; i < SCOPES && r >= 0; i++) {
+                if ((is_large && i != SCOPE_NO) ||
+                    (view->is_plan && i != SCOPE_ONCE && i != SCOPE_NO))
+                        continue;
+                r = buffer_printf(to, "<p><button name=\"answer\" value=\"%s\">%s</button></p>\n",
+                                  question_scope_name((enum question_scope)i), labels[i]);
+        }
+        return r;
+}
+
+static int append_text(const struct question_view *view, bool is_large, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(BODY_MAX);
+
+        if (is_large)
+                return buffer_printf(
+                        to, "<p>The question is too large for a page: cloister approve %s</p>\n",
+                        view->id);
+        int r = question_whole(view, COLUMNS, &text);
+        if (r >= 0)
+                r = buffer_append_text(to, "<pre>");
+        if (r >= 0)
+                r = append_html(to, buffer_bytes(&text), text.length);
+        return r < 0 ? r : buffer_append_text(to, "</pre>\n");
+}
+
+/* note: one sentence before the question, or "". */
+static void show_question(struct http_connection *c, int status, const struct approvals *question,
+                          const char *page, const char *note)
+{
+        _cleanup_buffer_ struct buffer body = BUFFER_INIT(BODY_MAX);
+        const struct question_view view = view_of(question);
+        const char *token = access_token_of(&c->server->access, view.principal);
+        bool is_large = is_too_large(&view);
+        char key[SHA256_TEXT_SIZE];
+
+        make_key(page, token ? token : "", key);
+        int r = buffer_printf(&body, PAGE_BEGIN "%s%s%s", *note ? "<p>" : "", note,
+                              *note ? "</p>\n" : "");
+        if (r >= 0)
+                r = append_text(&view, is_large, &body);
+        if (r >= 0)
+                r = buffer_printf(
+                        &body,
+                        "<form method=\"post\">\n<input type=\"hidden\" name=\"key\" value=\"%s\">\n<input type=\"hidden\" name=\"sha256\" value=\"%s\">\n",
+                        key, view.sha256);
+        if (r >= 0)
+                r = append_buttons(&view, is_large, &body);
+        if (r >= 0)
+                r = buffer_append_text(&body, "</form>\n" PAGE_END);
+        if (r < 0)
+                respond_out_of_memory(c);
+        else
+                respond(c, status, &body);
+}
+
+/* ---- answers ---- */
+
+static void take_answer(struct http_connection *c, struct approvals *question, const char *page,
+                        const char *word, const char *sha256)
+{
+        const struct question_view view = view_of(question);
+        const struct approval_answer answer = {.scope = question_scope_find(word, strlen(word))};
+        char id[QUESTION_ID_LENGTH + 1];
+        struct error err = {};
+        char sentence[128];
+
+        snprintf(id, sizeof(id), "%s", view.id);
+        if (answer.scope == SCOPES || (answer.scope != SCOPE_NO && is_too_large(&view))) {
+                show_question(c, 400, question, page, "This is no answer.");
+                return;
+        }
+        int r = approvals_answer(approvals_of_process(), APPROVAL_BY_PAGE, id, sha256, &answer,
+                                 &err);
+        if (r < 0) {
+                show_question(c, 409, question, page,
+                              "The answer was not taken: the question is another one now.");
+                return;
+        }
+        snprintf(sentence, sizeof(sentence), "Your answer was taken: %s.",
+                 question_scope_name(answer.scope));
+        respond_sentence(c, 200, sentence, "");
+}
+
+/* question: NULL: there is none. */
+static void refuse(struct http_connection *c, struct approvals *question,
+                   const struct form_body *form)
+{
+        const char *token = form_body_get(form, "token"), *key = form_body_get(form, "key"),
+                   *sha256 = form_body_get(form, "sha256");
+
+        event_token_refused(
+                &(struct event_token_refused){.is_missing = !token && !key, .status = 403});
+        metrics_add(METRIC_REFUSED, 1, "token");
+        count_wrong(c);
+        if (question)
+                approvals_wrong_token(question);
+        else if (form_body_get(form, "answer") && sha256 &&
+                 strlen(sha256) == QUESTION_SHA_SIZE - 1 &&
+                 strspn(sha256, "0123456789abcdef") == QUESTION_SHA_SIZE - 1)
+                record_refused_answer("page", "", sha256,
+                                      "no question has this page, or it has ended");
+        respond_sentence(c, 403, "This token cannot answer here, or the question has ended.",
+                         TOKEN_FORM);
+}
+
+static void on_post(struct http_connection *c, const char *page)
+{
+        const struct buffer *body = &c->reader.request.body;
+        struct approvals *question = approvals_find_page(approvals_of_process(), page);
+        _cleanup_form_body_ struct form_body form = {};
+        struct error err = {};
+
+        if (form_body_read(&form, body->length > 0 ? buffer_bytes(body) : "", body->length, &err) <
+            0) {
+                http_respond_text(c, 400, err.text);
+                return;
+        }
+        if (!question || !is_theirs(c, question, page, &form)) {
+                refuse(c, question, &form);
+                return;
+        }
+        const char *word = form_body_get(&form, "answer"), *sha256 = form_body_get(&form, "sha256");
+        if (word && sha256 && form_body_get(&form, "key"))
+                take_answer(c, question, page, word, sha256);
+        else
+                show_question(c, 200, question, page, "");
+}
+
+/* ---- requests ---- */
+
+bool http_is_ask(const struct http_connection *c)
+{
+        const char *path = c->reader.request.path;
+
+        return strncmp(path, APPROVAL_PAGE_PATH, strlen(APPROVAL_PAGE_PATH)) == 0 && !c->admin &&
+               c->server->access.needs_token && config_has_ask_page(c->server->mcp->config);
+}
+
+static bool is_form(const char *type)
+{
+        static const char name[] = "application/x-www-form-urlencoded";
+        size_t n = sizeof(name) - 1;
+
+        return type && strncasecmp(type, name, n) == 0 && (!type[n] || strchr("; \t", type[n]));
+}
+
+bool http_ask_check(struct http_connection *c)
+{
+        const char *origin = http_request_header(&c->reader, "origin");
+        static const char only[] = "method not allowed\n";
+
+        switch (c->reader.request.method) {
+        case HTTP_METHOD_GET:
+        case HTTP_METHOD_HEAD:
+                c->reader.body_max = 0;
+                return true;
+        case HTTP_METHOD_POST:
+                c->reader.body_max = FORM_BODY_MAX;
+                break;
+        default:
+                http_respond(c, 405, "Allow: GET, HEAD, POST\r\n", "text/plain", only,
+                             sizeof(only) - 1);
+                return false;
+        }
+        /* A form on another site must not answer. */
+        if (!origin || !config_is_ask_page(c->server->mcp->config, origin))
+                http_refuse(c, 403, "origin", "the form must come from this page (ask.page)");
+        else if (!is_form(http_request_header(&c->reader, "content-type")))
+                http_respond_text(c, 415,
+                                  "Content-Type: application/x-www-form-urlencoded is needed");
+        else if (is_blocked(c))
+                http_refuse(c, 429, "token",
+                            "too many wrong tokens came from your address: wait a minute");
+        else
+                return true;
+        return false;
+}
+
+void http_on_ask(struct http_connection *c)
+{
+        if (c->reader.request.method == HTTP_METHOD_POST)
+                on_post(c, c->reader.request.path + strlen(APPROVAL_PAGE_PATH));
+        else
+                respond_sentence(c, 200, "", TOKEN_FORM);
+}
