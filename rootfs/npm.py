@@ -237,10 +237,11 @@ def fetch_npm(npm, words, shared=None):
     have = {}
     for path in glob.glob(shared.wheels + "/*/*.tgz") if shared else ():
         have.setdefault(os.path.basename(path), []).append(path)
-    for package in read_lock(npm.lock(words), npm.libc):
+    wanted = read_lock(npm.lock(words), npm.libc)
+    for i, package in enumerate(wanted, 1):
         known = next((path for path in have.get(tarball_file(package), ()) if hash_of(path, "sha512") == package["sha512"]), None)
         if known is None:
-            say("downloading %s %s" % (package["name"], package["version"]))
+            say("downloading %d of %d: %s %s" % (i, len(wanted), package["name"], package["version"]))
             part = os.path.join(npm.folder, "part.tgz")
             fetch_tarball(npm, package, part, left)
             left -= os.lstat(part).st_size

@@ -517,7 +517,8 @@ class Uv(Installer):
         status, text = run(args)
         if status != 0:
             self.fail(text)
-        packages = [self.one(section, temporary) for section in read_text(lock).split("[[packages]]")[1:]]
+        sections = read_text(lock).split("[[packages]]")[1:]
+        packages = [self.one(section, temporary, "%d of %d" % (i, len(sections))) for i, section in enumerate(sections, 1)]
         packages = [package for package in packages if package]
         for package in packages if hashes else ():
             known = hashes.get(package["name"])
@@ -528,8 +529,8 @@ class Uv(Installer):
                               % (package["name"], sorted(known)[0], package["sha256"]))
         return packages
 
-    def one(self, section, temporary):
-        """Downloads the wheel of a section of pylock.toml; uv writes one wheel per line."""
+    def one(self, section, temporary, which):
+        """Downloads the wheel of a section of pylock.toml; uv writes one wheel per line. which: "1 of 3"."""
         name, version = (re.search(r'^%s = "([^"]+)"' % key, section, re.M) for key in ("name", "version"))
         wheel = re.search(r'\{[^{}]*\b(url|path) = "([^"]+\.whl)"[^{}]*(?:\{ sha256 = "([0-9a-f]{64})" \})?', section)
         if not name or not wheel:
@@ -541,7 +542,7 @@ class Uv(Installer):
         known = {"file": file, "sha256": digest or ""}
         if digest and self.shared.path(known):
             return describe(self.shared.path(known))
-        say("downloading %s %s" % (name.group(1), version.group(1) if version else ""))
+        say("downloading %s: %s %s" % (which, name.group(1), version.group(1) if version else ""))
         path = os.path.join(temporary, file)
         if kind == "path":
             copy(os.path.join(temporary, place), path)

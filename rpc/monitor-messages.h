@@ -149,6 +149,7 @@ struct monitor_event {
                 uint64_t lines;
                 struct error error;
                 char path[512];
+                char line[512]; /* not checked */
         };
 };
 static_assert(sizeof(struct monitor_event) == 16 + 512, "crosses a process boundary");

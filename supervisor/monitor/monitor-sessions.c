@@ -276,6 +276,14 @@ static void failed(void *data, uint32_t serial, const struct error *error)
         monitor_send_failed(data, serial, error);
 }
 
+static void building(void *data, uint32_t index, const char *line)
+{
+        struct monitor_event event = {.kind = MONITOR_PROFILE_BUILDING, .target = index};
+
+        snprintf(event.line, sizeof(event.line), "%s", line);
+        monitor_send(data, &event, NULL, 0);
+}
+
 /* ---- Requests of the broker ---- */
 
 void monitor_session_create(struct monitor *m, const struct monitor_request *request)
@@ -424,6 +432,7 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .make = make,
                                                 .started = started,
                                                 .failed = failed,
+                                                .building = building,
                                                 .release = release,
                                                 .guards = add_guards};
         m->sandboxes = calloc(m->sessions_max, sizeof(struct sandbox *));

@@ -554,7 +554,7 @@ int monitor_build_image(const struct options *options)
         m.image.link = options->link;
         if (r >= 0)
                 r = image_job_start(m.base, m.children, m.cgroups, m.program, &m.image, &m.user,
-                                    options->quiet, on_built, &m, &m.image_job, &error);
+                                    options->quiet, on_built, NULL, &m, &m.image_job, &error);
         if (r < 0)
                 log_error("%s", error.text);
         else if (loop_run(m.base) < 0)

@@ -427,6 +427,18 @@ static void on_image_built(void *data, const struct error *error)
                 profile_image_built(nth(p->all, i), image, error ? &failed : NULL);
 }
 
+/* For each profile that waits for the image. */
+static void on_image_told(void *data, const char *line)
+{
+        struct profile *p = data;
+
+        for (size_t i = 0; i < p->all->n; i++) {
+                const struct profile *each = p->all->items[i];
+                if (each->state == PROFILE_BUILDING && strcmp(each->image.name, p->image.name) == 0)
+                        p->host->building(p->host->data, (uint32_t)i, line);
+        }
+}
+
 /* ---- States ---- */
 
 static void do_nothing(struct profile *p, void *argument)
@@ -485,8 +497,8 @@ static void do_build(struct profile *p, void *argument)
                 return;
         log_info("building the image %s from %s, once", p->image.name, p->image.python);
         if (image_job_start(p->host->base, p->host->children, *p->host->cgroups, p->host->builder,
-                            &p->image, p->host->user, p->host->quiet, on_image_built, p,
-                            &p->image_job, &error) < 0)
+                            &p->image, p->host->user, p->host->quiet, on_image_built, on_image_told,
+                            p, &p->image_job, &error) < 0)
                 handle(p, EVENT_FAILED, &error);
 }
 

@@ -58,6 +58,8 @@ struct profile_host {
         /* A session has started: descriptors of MONITOR_SESSION_STARTED (borrowed). */
         void (*started)(void *data, struct sandbox *sandbox, const int fds[SESSION_FDS]);
         void (*failed)(void *data, uint32_t serial, const struct error *error);
+        /* The image of a profile of the config is being built (struct image_job). */
+        void (*building)(void *data, uint32_t index, const char *line);
         /* Frees a sandbox that will not be a session. */
         void (*release)(void *data, struct sandbox *sandbox);
         /* Adds the paths that no sandbox may mount. */

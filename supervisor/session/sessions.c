@@ -185,6 +185,16 @@ static void on_freed(evutil_socket_t fd, short what, void *data)
 }
 
 /* The index of the profile of a sandbox that is requested under the newest config, or -1. */
+/* Of "cloister: image NAME: TEXT" the text. */
+static const char *image_line_text(const char *line)
+{
+        static const char own[] = "cloister: image ";
+        const char *text = strncmp(line, own, strlen(own)) == 0 ? strstr(line + strlen(own), ": ")
+                                                                : NULL;
+
+        return text ? text + 2 : line;
+}
+
 static int profile_of(const struct sessions *sessions, const struct session *s)
 {
         if (s->config != sessions->context.config)
@@ -730,6 +740,20 @@ static int take_notice(struct session *session, const struct monitor_message *me
         }
 }
 
+/* The calls that wait for a sandbox of the profile. */
+static int take_building(struct sessions *sessions, const struct monitor_event *event)
+{
+        char line[sizeof(event->line)];
+        struct session *s;
+
+        snprintf(line, sizeof(line), "%.*s", (int)sizeof(line) - 1, event->line);
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state < SESSION_IDLE && profile_of(sessions, s) == (int64_t)event->target)
+                        session_tell_step(s, "image", image_line_text(line));
+        }
+        return 0;
+}
+
 static int take_event(struct sessions *sessions, const struct monitor_message *message)
 {
         const struct monitor_event *event = &message->event;
@@ -750,6 +774,8 @@ static int take_event(struct sessions *sessions, const struct monitor_message *m
                 return 0;
         if (verb == MONITOR_INSTALLER_START)
                 return take_installer(sessions, message);
+        if (event->kind == MONITOR_PROFILE_BUILDING)
+                return take_building(sessions, event);
         if (event->kind == MONITOR_SESSION_ENDED && pool_ended(sessions->pool, event->target))
                 return 0;
         struct session *session = find_target(sessions,

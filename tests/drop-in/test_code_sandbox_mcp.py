@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 
@@ -157,11 +158,12 @@ class Libraries(systems.SystemCase):
         self.assertRegex(lines[1], "used without its libraries until the next start: .*the registry can't be reached")
         server.close()
         server = self.start(env=self.env())
+        self.check_progress(server)
         self.both_languages(server, python=list(PYTHON), javascript="genai")
         read = json.loads(server.ask("resources/read", {"uri": "sandbox://environments"})["contents"][0]["text"])
         self.assertEqual((read["python"]["installed_libraries"], read["javascript"]["installed_libraries"]), (list(PYTHON), ["@google/genai"]))
         self.assertRegex(server.log(), "installing 6 packages with")
-        self.assertRegex(server.log(), "downloading @google/genai 1.0.0")
+        self.assertRegex(server.log(), "downloading 1 of 1: @google/genai 1.0.0")
         server.close()
         asked = len(self.index.asked), len(self.registry.asked)
         server = self.start(env=self.env(here=False))
@@ -170,6 +172,31 @@ class Libraries(systems.SystemCase):
         self.assertNotIn("without its libraries", server.log())
         server.close()
         self.check_image_of_a_language()
+
+    def check_progress(self, server):
+        """The first call of each language is told what the build of its image does: by progress if it has a token, else by messages for
+        the log, if it wants them; a client that wants neither gets nothing. The index keeps the wheels back meanwhile."""
+        self.index.let_go.clear()
+        call = lambda tool, code, meta: server.request("tools/call", {"name": tool, "arguments": {"code": code}, "_meta": meta})
+        modern = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+        waiting = [call("run_python_code", "print(1)", {"progressToken": "old"}),
+                   call("run_python_code", "print(2)", {"progressToken": "new", **modern}),
+                   call("run_python_code", "print(3)", {"io.modelcontextprotocol/logLevel": "info", **modern}),
+                   call("run_python_code", "print(4)", {"io.modelcontextprotocol/logLevel": "warning", **modern})]
+        told = lambda: {(note["params"].get("progressToken", note["method"]), message) for note in list(server.notes)
+                        for message in re.findall("image: .*", note["params"].get("message") or str(note["params"].get("data")))}
+        fetching = "image: (resolving with|downloading)"
+        self.assertTrue(harness.wait_until(lambda: len({who for who, text in told() if re.match(fetching, text)}) == 3), server.notes)
+        self.index.let_go.set()
+        texts = [one.result(harness.patient(150))["content"][0]["text"] for one in waiting]
+        self.assertEqual(texts, ["1", "2", "3", "4"])
+        self.assertEqual({who for who, text in told()}, {"old", "new", "notifications/message"})
+        messages = [(note["params"]["level"], str(note["params"]["data"])) for note in server.notes if note["params"].get("logger") == "cloister"]
+        self.assertEqual(({level for level, _ in messages}, len(set(messages))), ({"info"}, len(messages)), "the last one wants warnings only")
+        self.assertFalse([text for who, text in told() if text.startswith("image: cloister")], "each has the text of a line only")
+        for token in "old", "new":
+            values = [note["params"]["progress"] for note in server.notes if note["params"].get("progressToken") == token]
+            self.assertTrue(all(b - a >= 0.9 for a, b in zip(values, values[1:])), values)
 
     def check_image_of_a_language(self):
         """CONTAINER_IMAGE is for the language of CONTAINER_LANGUAGE; the other one keeps its libraries."""

@@ -364,18 +364,20 @@ void standin_end_read(int code)
 
 struct image_job {
         void (*done)(void *data, const struct error *error);
+        void (*told)(void *data, const char *line);
         void *data;
 };
 
 int image_job_start(struct event_base *base, struct children *children, struct cgroups *cgroups,
                     const char *program, const struct image_choice *choice,
                     const struct upstream_user *user, bool quiet,
-                    void (*done)(void *data, const struct error *error), void *data,
-                    struct image_job **ret, struct error *err)
+                    void (*done)(void *data, const struct error *error),
+                    void (*told)(void *data, const char *line), void *data, struct image_job **ret,
+                    struct error *err)
 {
         *ret = calloc(1, sizeof(struct image_job));
         add_thing(&jobs, *ret);
-        **ret = (struct image_job){done, data};
+        **ret = (struct image_job){done, told, data};
         return 0;
 }
 

@@ -220,6 +220,13 @@ static void show_progress(void *data, const char *server, const struct cell_prog
         live_progress(&call->live, server, progress);
 }
 
+static void show_step(void *data, const char *what, const char *text)
+{
+        struct mcp_call *call = data;
+
+        live_step(&call->live, what, text);
+}
+
 static void show_log(void *data, const char *server, yyjson_val *params)
 {
         struct mcp_call *call = data;
@@ -232,5 +239,6 @@ const struct cell_client_calls mcp_input_client = {
         .ask = ask_client,
         .page_done = page_done,
         .progress = show_progress,
+        .step = show_step,
         .log = show_log,
 };

@@ -121,6 +121,10 @@ static void append_message(struct live *live, uint64_t now, struct buffer *to)
                 buffer_append_text(to, ", the last ");
                 append_harmless(to, name, (size_t)n);
         }
+        if (live->step[0] && live->step_cell == live->cell->number) {
+                buffer_append_text(to, "; ");
+                append_harmless(to, live->step, strlen(live->step));
+        }
         if (live->note[0]) {
                 buffer_append_text(to, "; ");
                 append_harmless(to, live->note, strlen(live->note));
@@ -149,6 +153,21 @@ static void send_progress(struct live *live, uint64_t now)
         live->progress = (double)value / 1000;
         if (text.error == 0 && !mcp_sink_congested(live->sink))
                 mcp_sink_notify_out(live->sink, "notifications/progress", &out);
+}
+
+static void send_step(struct live *live, uint64_t now)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX), text = BUFFER_INIT(8192);
+        struct json_out out = begin_params(live, &params);
+
+        append_harmless(&text, live->step, strlen(live->step));
+        json_out_text(&out, "level", mcp_log_level_name(MCP_LOG_INFO));
+        json_out_text(&out, "logger", "cloister");
+        json_out_string(&out, "data", buffer_bytes(&text), text.length);
+        live->step_us = now;
+        live->new_step = false;
+        if (text.error == 0 && !mcp_sink_congested(live->sink))
+                mcp_sink_notify_out(live->sink, "notifications/message", &out);
 }
 
 /* The number of bytes before an incomplete character at the end. */
@@ -257,11 +276,16 @@ static uint64_t progress_due(const struct live *live)
                (live->new_output ? LIVE_PROGRESS_MS : LIVE_HEARTBEAT_MS) * UINT64_C(1000);
 }
 
+static uint64_t step_due(const struct live *live)
+{
+        return live->new_step ? live->step_us + LIVE_PROGRESS_MS * UINT64_C(1000) : UINT64_MAX;
+}
+
 static void schedule(struct live *live)
 {
-        uint64_t now = clock_us(), due = UINT64_MAX;
+        uint64_t now = clock_us(), due = step_due(live);
 
-        if (live->token && !live->told)
+        if (live->token && !live->told && progress_due(live) < due)
                 due = progress_due(live);
         if (has_output(live) && live->output_us + LIVE_OUTPUT_MS * 1000 < due)
                 due = live->output_us + LIVE_OUTPUT_MS * 1000;
@@ -280,6 +304,8 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 flush_output(live, false);
         if (live->token && !live->told && now >= progress_due(live))
                 send_progress(live, now);
+        if (now >= step_due(live))
+                send_step(live, now);
         schedule(live);
 }
 
@@ -367,6 +393,28 @@ void live_progress(struct live *live, const char *server, const struct cell_prog
                          p->total > 0 ? ", " : ": ", rest, p->message);
         bool had_new = live->new_output;
         live->new_output = true;
+        if (!had_new)
+                schedule(live);
+}
+
+void live_step(struct live *live, const char *what, const char *text)
+{
+        char step[LIVE_LINE_MAX + 1] = "";
+        bool had_new = live->new_output || live->new_step;
+
+        if (!live->timer || !live->cell)
+                return;
+        if (*text)
+                snprintf(step, sizeof(step), "%s: %s", what, text);
+        bool is_same = live->step_cell == live->cell->number && strcmp(step, live->step) == 0;
+        memcpy(live->step, step, sizeof(live->step));
+        live->step_cell = live->cell->number;
+        if (live->token)
+                live->new_output |= *step != '\0';
+        else if (!*step)
+                live->new_step = false;
+        else if (live->level <= MCP_LOG_INFO && !is_same)
+                live->new_step = true;
         if (!had_new)
                 schedule(live);
 }

@@ -48,6 +48,10 @@ struct live {
         char last[LIVE_LINE_MAX + 1];                /* the last complete one */
         const char *person;                          /* that the code waits for a person, or NULL */
         char note[LIVE_LINE_MAX + 1];                /* what a server said last of its progress */
+        char step[LIVE_LINE_MAX + 1];                /* what the cell waits for, or "" */
+        uint64_t step_cell;                          /* number of the cell then; 0: not begun */
+        uint64_t step_us;                            /* of the last log message about it */
+        bool new_step;                               /* since then; without a token only */
         struct buffer pending[CELL_STREAMS];
         uint64_t skipped[CELL_STREAMS]; /* bytes that were left out */
         struct buffer messages;         /* of servers: params, each in a line */
@@ -65,6 +69,9 @@ void live_output(struct live *live, enum cell_stream stream, const char *bytes, 
 /* Progress of a call, as its server reports it, and a log message of a server (params, not checked). */
 void live_progress(struct live *live, const char *server, const struct cell_progress *progress);
 void live_log(struct live *live, const char *server, yyjson_val *params);
+/* What Cloister does for the call, as for struct cell_client_calls. It is part of the progress; a client without a token for it
+ * gets log messages of the level info, at most every LIVE_PROGRESS_MS. */
+void live_step(struct live *live, const char *what, const char *text);
 /* The code waits for a person, as this text says, which the owner keeps until the next call; NULL: it does not any more. */
 void live_person(struct live *live, const char *text);
 /* The cell has ended: sends the rest of the output, before the answer. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/loop.h"
 #include "policy/seccomp/filter.h"
@@ -25,25 +26,47 @@ struct image_job {
         struct cgroup *cgroup; /* NULL: none */
         pid_t pid;
         int fds[3];
-        struct event *output, *exec, *end, *deadline;
+        struct event *output, *exec, *end, *deadline, *tick;
+        uint64_t told_ms;     /* when told was called last */
+        bool is_new;          /* the line, since then */
         unsigned int seconds; /* until the deadline */
         bool is_late;
         char held[HELD_LINE_MAX]; /* the last line of the builder's output */
         size_t length;
         bool line_done;
+        bool quiet; /* its output is told, not printed */
         void (*done)(void *data, const struct error *error);
+        void (*told)(void *data, const char *line);
         void *data;
 };
 
 /* A failed write is ignored. */
 static void pass_on_held(struct image_job *job)
 {
-        if (job->length == 0)
+        if (job->length == 0 || job->quiet)
                 return;
         job->held[job->length] = '\n';
         ssize_t written = write(STDERR_FILENO, job->held, job->length + 1);
         (void)written;
         job->held[job->length] = '\0';
+}
+
+/* A line that is incomplete yet is told later. */
+static void tell(struct image_job *job)
+{
+        uint64_t passed = clock_ms() - job->told_ms;
+
+        if (!job->told || !job->line_done || passed < IMAGE_JOB_TOLD_MS ||
+            (!job->is_new && passed < IMAGE_JOB_TOLD_AGAIN_MS))
+                return;
+        job->told_ms = clock_ms();
+        job->is_new = false;
+        job->told(job->data, job->held);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *data)
+{
+        tell(data);
 }
 
 /* Progress is printed line by line, each when the next one begins. The last line is not printed if
@@ -52,7 +75,9 @@ static void take_output(struct image_job *job, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
                 if (text[i] == '\n') {
-                        job->line_done = true;
+                        job->held[job->length] = '\0';
+                        job->line_done = job->is_new = true;
+                        tell(job);
                         continue;
                 }
                 if (job->line_done) {
@@ -92,8 +117,11 @@ static void on_end(evutil_socket_t fd, short what, void *data)
                 relay(job);
         int status = upstream_reap(job->upstream);
         children_remove(job->children, job->pid);
-        if (status == 0)
+        if (status == 0) {
                 pass_on_held(job);
+                if (job->told)
+                        job->told(job->data, "ready");
+        }
         if (job->is_late) {
                 error_set(
                         &error, ETIMEDOUT,
@@ -145,14 +173,17 @@ static int watch(struct image_job *job, struct event_base *base, struct error *e
 {
         const struct timeval deadline = {.tv_sec = UPSTREAM_EXEC_SECONDS};
         const struct timeval latest = {.tv_sec = job->seconds};
+        const struct timeval often = clock_timeval_ms(IMAGE_JOB_TOLD_MS);
 
         job->output = event_new(base, job->fds[2], EV_READ | EV_PERSIST, on_output, job);
         job->exec = event_new(base, upstream_exec_fd(job->upstream), EV_READ, on_exec, job);
         job->end = event_new(base, upstream_pidfd(job->upstream), EV_READ, on_end, job);
         job->deadline = evtimer_new(base, on_deadline, job);
-        if (!job->output || !job->exec || !job->end || !job->deadline ||
+        job->tick = event_new(base, -1, EV_PERSIST, on_tick, job);
+        if (!job->output || !job->exec || !job->end || !job->deadline || !job->tick ||
             event_add(job->output, NULL) < 0 || event_add(job->exec, &deadline) < 0 ||
-            event_add(job->end, NULL) < 0 || event_add(job->deadline, &latest) < 0)
+            event_add(job->end, NULL) < 0 || event_add(job->deadline, &latest) < 0 ||
+            event_add(job->tick, &often) < 0)
                 return error_errno(err, ENOMEM, "watch the builder");
         return 0;
 }
@@ -236,8 +267,9 @@ static int bound(struct image_job *job, struct cgroups *cgroups, const struct pa
 int image_job_start(struct event_base *base, struct children *children, struct cgroups *cgroups,
                     const char *program, const struct image_choice *choice,
                     const struct upstream_user *user, bool quiet,
-                    void (*done)(void *data, const struct error *error), void *data,
-                    struct image_job **ret, struct error *err)
+                    void (*done)(void *data, const struct error *error),
+                    void (*told)(void *data, const char *line), void *data, struct image_job **ret,
+                    struct error *err)
 {
         const char *arguments[ARGUMENTS_MAX + 8] = {};
         char place[48], *environment[2 + ARRAY_SIZE(variables)] = {place};
@@ -246,7 +278,7 @@ int image_job_start(struct event_base *base, struct children *children, struct c
                 .name = (char *)"image builder",
                 .command = (char *)program,
                 .args = (char **)arguments,
-                .n_args = describe_job(choice, quiet, arguments),
+                .n_args = describe_job(choice, quiet && !told, arguments),
                 .env = environment,
                 .n_env = 1,
         };
@@ -266,6 +298,8 @@ int image_job_start(struct event_base *base, struct children *children, struct c
         *job = (struct image_job){.children = children,
                                   .fds = {-1, -1, -1},
                                   .seconds = build_seconds(),
+                                  .quiet = quiet && told,
+                                  .told = told,
                                   .done = done,
                                   .data = data};
         int r = upstream_start(&builder, user, filter, &job->upstream, job->fds, err);
@@ -291,7 +325,8 @@ struct image_job *image_job_free(struct image_job *job)
 {
         if (!job)
                 return NULL;
-        loop_free_events((struct event *[]){job->output, job->exec, job->end, job->deadline}, 4);
+        loop_free_events(
+                (struct event *[]){job->output, job->exec, job->end, job->deadline, job->tick}, 5);
         if (job->pid > 0)
                 children_remove(job->children, job->pid);
         upstream_free(job->upstream);

@@ -40,7 +40,6 @@ struct install {
         struct lines answer;
         int fds[3];
         struct event *writable, *readable, *again, *deadline;
-        uint64_t lines;
 };
 
 static const struct install *running[PACKAGES_INSTALLERS_MAX]; /* NULL: free */
@@ -103,8 +102,10 @@ static void end(struct session *session)
         struct cell *cell = cell_of(i);
 
         session->installs->now = NULL;
-        if (cell)
+        if (cell) {
+                cell_tell_step(cell, "packages", "");
                 cell_release(cell);
+        }
         install_free(i);
 }
 
@@ -127,14 +128,11 @@ static void succeed(struct session *session, const char *line, size_t n)
 static void show_progress(struct install *i, yyjson_val *text)
 {
         struct cell *cell = cell_of(i);
-        const struct cell_progress progress = {.value = (double)++i->lines,
-                                               .message = yyjson_get_str(text),
-                                               .length = yyjson_get_len(text)};
 
         const struct log_ids ids = session_log_ids(i->session, cell);
         log_event(LOG_LEVEL_DEBUG, &ids, "packages: %s", yyjson_get_str(text));
-        if (cell && cell->request.client && !cell->cancelled)
-                cell->request.client->progress(cell->request.data, "packages", &progress);
+        if (cell)
+                cell_tell_step(cell, "packages", yyjson_get_str(text));
 }
 
 /* Returns whether more lines may follow. */

@@ -302,3 +302,11 @@ void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok
         slot->sent_bytes = bytes.sent;
         slot->received_bytes = bytes.received;
 }
+
+void cell_tell_step(const struct cell *cell, const char *what, const char *text)
+{
+        const struct cell_client_calls *client = cell->request.client;
+
+        if (client && client->step && !cell->cancelled)
+                client->step(cell->request.data, what, text);
+}

@@ -225,6 +225,9 @@ struct cell_client_calls {
         /* The page of this elicitationId, which the client was asked to open, is not needed any more. */
         void (*page_done)(void *data, const char *page);
         void (*progress)(void *data, const char *server, const struct cell_progress *progress);
+        /* What Cloister does before the code can run, or goes on: `what` is the name of the thing ("image"), text a
+         * line about it, not checked; "": that is over. */
+        void (*step)(void *data, const char *what, const char *text);
         /* params of notifications/message, not checked. */
         void (*log)(void *data, const char *server, yyjson_val *params);
 };
@@ -339,3 +342,6 @@ struct cell_bytes {
 /* Records the end of a call. slot may be NULL. */
 void cell_call_end(struct cell *cell, struct cell_call *slot, bool sent, bool ok,
                    uint64_t duration_us, struct cell_bytes bytes);
+
+/* Tells the cell's client what the cell waits for (struct cell_client_calls). */
+void cell_tell_step(const struct cell *cell, const char *what, const char *text);

@@ -208,6 +208,12 @@ void session_refuse_first(struct session *s, const char *type, const char *why)
         session_wake(s);
 }
 
+void session_tell_step(struct session *s, const char *what, const char *text)
+{
+        for (const struct cell *cell = s->queue.first; cell; cell = cell->next)
+                cell_tell_step(cell, what, text);
+}
+
 void session_refuse_unbegun(struct session *s,
                             bool (*is_meant)(const void *data, const struct cell *cell),
                             const void *data, const char *type, const char *why)

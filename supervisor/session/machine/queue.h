@@ -35,6 +35,8 @@ void session_refuse_first(struct session *session, const char *type, const char 
 void session_refuse_unbegun(struct session *session,
                             bool (*is_meant)(const void *data, const struct cell *cell),
                             const void *data, const char *type, const char *why);
+/* Tells the clients of all cells in the queue what they wait for (struct cell_client_calls). */
+void session_tell_step(struct session *session, const char *what, const char *text);
 /* Ends the cells that were cancelled before they were started. */
 void session_drop_cancelled(struct session *session);
 /* The sandbox has ended. If it is certain that its worker has not read its first cell, and so has run
