@@ -280,13 +280,15 @@ static int check_room(struct channel *c, uint8_t type, size_t n)
         return type == FRAME_RETURN && !charge_fits(&c->kept, n) ? -ENOBUFS : 0;
 }
 
-/* r: of the frame that was queued. Answers that arrive together are written together, after the last of them. */
+/* r: of the frame that was queued. Answers that arrive together are written together, after the last of them. What is about the code of a
+ * cell is written with the code, so that the worker wakes up once. */
 static int queued(struct channel *c, uint8_t type, int r)
 {
         c->queued += r >= 0;
         if (r >= 0 && !c->writing && type == FRAME_RETURN)
                 event_active(c->writable, EV_WRITE, 0);
-        else if (r >= 0 && !c->writing)
+        else if (r >= 0 && !c->writing && type != FRAME_INPUT && type != FRAME_SCRIPT &&
+                 type != FRAME_NEED)
                 flush(c);
         note(c);
         return r;
