@@ -118,21 +118,47 @@ class Modules {
 class InstallError extends Error {}
 InstallError.prototype.name = 'InstallError';
 
+function failure(message) {
+  return { __proto__: null, error: new InstallError(message), added: [] };
+}
+
 class Installer {
   constructor(channel, modules) {
     this._channel = channel;
     this._modules = modules;
-    this._here = new kept.Set(); // what was installed for an earlier cell
+    this._here = new kept.Set(); // what was installed before
+  }
+
+  /** install() of code: names of packages, or arrays of them. Returns [{name, version}] of what was added; throws InstallError. */
+  async install(given, run) {
+    const words = given.flat();
+    const wrong = words.findIndex((word) => typeof word !== 'string');
+    if (wrong >= 0) {
+      throw new TypeError(`a package is a string, as in "lodash@^4", not ${words[wrong] === null ? 'null' : typeof words[wrong]}`);
+    }
+    if (words.length === 0) {
+      throw new InstallError('install() needs the name of a package');
+    }
+    const { error, added } = await this._ask(words, run);
+    if (error !== null) {
+      throw error;
+    }
+    return added;
   }
 
   /** Asks for packages of the list that the session lacks. Returns null if it has all, else a promise of an error, or of null. */
   provide(list, run) {
+    return list.every((word) => this._here.has(word)) ? null : kept.then(this._ask(list, run), ({ error }) => error);
+  }
+
+  /** Returns a promise of {error, added}: an error or null, and what was added. */
+  _ask(list, run) {
     const wanted = list.filter((word) => !this._here.has(word));
     if (wanted.length === 0) {
-      return null;
+      return kept.Promise.resolve({ __proto__: null, error: null, added: [] });
     }
     if (wanted.length > NAMED_MAX || wanted.join('').length > CHARACTERS_MAX) {
-      return kept.Promise.resolve(new InstallError(`at most ${NAMED_MAX} packages can be named at once`));
+      return kept.Promise.resolve(failure(`at most ${NAMED_MAX} packages can be named at once`));
     }
     const query = {
       what: 'install',
@@ -146,16 +172,16 @@ class Installer {
 
   _take(wanted, answer) {
     if (!answer.ok) {
-      return new InstallError(answer.error.message);
+      return failure(answer.error.message);
     }
     const place = `${TARGET}/${answer.result.set}/node_modules`;
     if (!fs.existsSync(place)) {
-      return new InstallError('the packages were installed, but this session cannot read them: it is older than packages.install in the ' +
+      return failure('the packages were installed, but this session cannot read them: it is older than packages.install in the ' +
         'config. Reset it (reset: true)');
     }
     this._modules.add(place);
     wanted.forEach((word) => this._here.add(word));
-    return null;
+    return { __proto__: null, error: null, added: answer.result.packages.map(({ name, version }) => ({ name, version })) };
   }
 }
 

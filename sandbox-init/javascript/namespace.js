@@ -43,6 +43,11 @@ class Namespace {
     }
   }
 
+  /** A name that code can replace. */
+  define(name, value) {
+    define(name, value);
+  }
+
   loadTools() {
     if (this._tools === null) {
       const { ToolNames } = require('./tool-names.js');

@@ -63,6 +63,7 @@ class Session {
     this._displays = new Displays(this._channel, this._files);
     this._scripts = new Scripts(this._channel, this._files, this._cells.ours);
     this._namespace = new Namespace(this._channel, this._cells.ours, this._displays);
+    this._namespace.define('install', (...words) => this._installPackages(words));
     streams.install();
     timers.install();
     machine.install(settings, () => this._cells.ours.run);
@@ -214,11 +215,19 @@ class Session {
     }
   }
 
+  _packages() {
+    this._installer ??= new Installer(this._channel, this._modules);
+    return this._installer;
+  }
+
+  _installPackages(words) {
+    return this._packages().install(words, this._cells.ours.run);
+  }
+
   /** Has the packages installed that the call names, and runs the cell then. Returns false if there is nothing to wait for. */
   _provide(cell, payload, source, name) {
     const { dependencies } = kept.parse(utf8(payload, 0, payload.length));
-    this._installer ??= new Installer(this._channel, this._modules);
-    const promise = this._installer.provide(dependencies, cell.number);
+    const promise = this._packages().provide(dependencies, cell.number);
     if (promise === null) {
       return false;
     }

@@ -27,6 +27,30 @@ class Calls(WorkerTest):
         self.assertEqual(self.value("await mcp_demo.add_up({n: 1})")["tool"], "add-up")
         self.assertEqual(self.value("['echo' in tools, 'nope' in tools, Object.keys(tools)]"), [True, False, ["echo", "add-up"]])
 
+    def test_install(self):
+        """install() asks the broker once for what the session lacks; the refusal of the broker is an error that code can catch."""
+        asked, refused = [], {"ok": False, "error": {"type": "InstallError", "message": "not allowed"}}
+
+        def answer(number, query):
+            asked.append(query)
+            self.worker.send("RETURN", number, refused)
+
+        before, self.worker.on_query = self.worker.on_query, answer
+        self.addCleanup(lambda: setattr(self.worker, "on_query", before))
+        error = self.error("await install('one@^1', ['@two/x'])")
+        self.assertEqual((error["type"], error["message"]), ("InstallError", "not allowed"))
+        self.assertEqual([(q["what"], q["requirements"], q["have"]) for q in asked], [("install", ["one@^1", "@two/x"], [])])
+        self.assertEqual(self.value("let said; try { await install('one') } catch (e) { said = e.message }; said"), "not allowed")
+        self.assertEqual(len(asked), 2)
+        for arguments, text in (("", "needs the name of a package"), ("1", "not number"), ("null", "not null"), ("[['one']]", "not object"),
+                                ("...Array(101).fill('one')", "at most 100"), ("'x'.repeat(20000)", "at most 100")):
+            with self.subTest(arguments):
+                self.assertIn(text, self.error(f"await install({arguments})")["message"])
+        self.assertEqual(len(asked), 2)
+        refused = {"ok": True, "result": {"set": "0123", "packages": [{"name": "one", "version": "1.0.0", "sha512": "x"}]}}
+        self.assertIn("this session cannot read them", self.error("await install('one')")["message"])
+        self.assertEqual(self.value("install = 5; install"), 5)
+
     def test_many_at_once(self):
         self.assertEqual(self.value("(await Promise.all(Array.from({length: 100}, (_, i) => tools.echo({v: i})))).map(r => r.v)"), list(range(100)))
 
