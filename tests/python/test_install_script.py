@@ -264,7 +264,7 @@ class ByUv(unittest.TestCase):
     def one(self, file):
         address = f"http://127.0.0.1:{self.server.server_port}/files/{file}"
         section = f'\nname = "evil"\nversion = "1.0"\nwheels = [{{ name = "evil-1.0-py3-none-any.whl", url = "{address}", hashes = {{}} }}]\n'
-        return self.uv.one(section, self.inner)
+        return self.uv.one(section, self.inner, "1 of 1")
 
     def test_an_address_that_leads_elsewhere(self):
         found = self.one("evil-1.0%2Blocal-py3-none-any.whl")
