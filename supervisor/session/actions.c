@@ -464,7 +464,8 @@ static void sweep(struct session *s, const struct cell *cell)
                         (uint32_t)(us / (1000000 / (uint64_t)sysconf(_SC_CLK_TCK))) & INT32_MAX);
 }
 
-/* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */
+/* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell, nor must the sweep hit what that
+ * one starts. */
 static void finish_cell(struct session *s, const struct session_details *details)
 {
         bool was_interrupted = s->state == SESSION_INTERRUPTING;
@@ -474,8 +475,7 @@ static void finish_cell(struct session *s, const struct session_details *details
                 sweep(s, cell);
         if (transaction_roll_back(s, cell) || (cell->checkpoint[0] && checkpoint_make(s, cell)))
                 return;
-        bool may_hit = was_interrupted && (!cell->outcome.interrupted || s->is_reminded);
-        session_enter(s, may_hit ? SESSION_SETTLING : SESSION_IDLE);
+        session_enter(s, was_interrupted ? SESSION_SETTLING : SESSION_IDLE);
         session_end_cell(s, cell);
         session_wake(s);
 }

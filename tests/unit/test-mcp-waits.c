@@ -90,6 +90,7 @@ static void test_timeout_in_background(void)
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
         send_line(CALL("2", "{\"wait\":5}"));
         check_answer(2, "timeout", NULL);
+        fake_run_ms(&f, SESSION_SETTLE_MS);
         begin(CALL("3", "{\"code\":\"x\",\"wait\":1}"), false);
         fake_run_ms(&f, 1010);
         check_answer(3, "running", NULL);
@@ -265,6 +266,7 @@ static void test_interrupt_with_code(void)
         check_eq_int(f.interrupts, 1);
         check(!fake_has_frame(&f)); /* first, the other one ends */
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
+        fake_run_ms(&f, SESSION_SETTLE_MS);
         end(fake_take_exec(&f, NULL, 0));
         _cleanup_json_ yyjson_doc *doc = take_answer(2, "ok");
         check_has(text_at(doc, NOTICE), "the code that the session ran before was interrupted");
@@ -289,6 +291,7 @@ static void test_interrupt_of_a_call_that_waits(void)
         send_line(CALL("2", "{\"code\":\"y\",\"interrupt\":true}"));
         fake_spin(&f);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
+        fake_run_ms(&f, SESSION_SETTLE_MS);
         yyjson_doc_free(take_answer(1, "cancelled"));
         end(fake_take_exec(&f, NULL, 0));
         _cleanup_json_ yyjson_doc *doc = take_answer(2, "ok");

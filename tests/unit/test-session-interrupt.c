@@ -78,15 +78,36 @@ static void test_reminded(void)
         fake_send(&f, FRAME_RESULT, number, "{\"status\":\"ok\"}");
         check_eq_int(next.status, CELL_OK);
 
-        /* The control: one that was not reminded does not delay the next. */
-        cell = ask(&f, &end, "3");
-        ask(&f, &next, "4");
-        number = fake_take_exec(&f, NULL, 0);
+        fake_done(&f);
+}
+
+/* The processes of an interrupted cell are killed. Those of the next one must not be among them: it begins later. */
+static void test_swept(void)
+{
+        struct fake f;
+        struct end end, next;
+
+        fake_open(&f);
+        warm_up(&f);
+        struct cell *cell = ask(&f, &end, "1");
+        ask(&f, &next, "2");
+        uint64_t number = fake_take_exec(&f, NULL, 0);
         cell_cancel(cell);
         fake_send(&f, FRAME_RESULT, number, "{\"status\":\"interrupted\"}");
+        check_eq_int(end.status, CELL_CANCELLED);
+        check_eq_int(f.sweeps, 1);
+        check(!fake_has_frame(&f));
+        fake_run_ms(&f, SESSION_SETTLE_MS);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(next.status, CELL_OK);
+
+        /* The control: a cell that was not interrupted does not delay the next. */
+        ask(&f, &end, "3");
+        ask(&f, &next, "4");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
         check(fake_has_frame(&f));
         fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
-        check_eq_int(f.reminders, 3);
+        check_eq_int(f.sweeps, 1);
         fake_done(&f);
 }
 
@@ -122,6 +143,7 @@ int main(void)
         run(test_timeout_kept);
         run(test_interrupt_crosses);
         run(test_reminded);
+        run(test_swept);
         run(test_timeout_lost);
         return 0;
 }

@@ -42,7 +42,6 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 
 static void request_interrupt(struct session *s, bool reminds)
 {
-        s->is_reminded = reminds;
         sandbox_request(&s->context->requests, MONITOR_SESSION_INTERRUPT, s->target, reminds);
 }
 

@@ -214,7 +214,6 @@ struct session {
         enum session_state state;
         struct event *timer;          /* its meaning follows from the state */
         struct event *remind;         /* in SESSION_INTERRUPTING */
-        bool is_reminded;             /* the worker, of the interrupt of the cell that runs */
         enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: none was */
         enum session_end end;         /* why the sandbox is killed */
         char why[CELL_WHY_MAX];       /* that reason as text */

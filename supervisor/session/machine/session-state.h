@@ -11,7 +11,7 @@ enum session_state {
         SESSION_KEEPING,    /* idle; a copy is requested from the worker, and no cell is started */
         SESSION_FREEZING,   /* idle; the monitor is freezing the sandbox */
         SESSION_FROZEN,     /* idle; the monitor has frozen the sandbox */
-        SESSION_SETTLING,   /* idle; a late interrupt may still arrive, so no cell is started */
+        SESSION_SETTLING,   /* idle; a late interrupt or sweep may come, so no cell is started */
         SESSION_RUNNING,    /* runs the first cell of the queue */
         SESSION_INTERRUPTING, /* the running cell was interrupted */
         SESSION_RESTORING,    /* the monitor is killing the worker: its copy takes its place */
@@ -28,7 +28,7 @@ enum {
         SESSION_CELLS_MAX = 64, /* waiting in one session */
         SESSION_UNNAMED_MS =
                 60000, /* idle for so long, a session that no call has named may lose its place */
-        SESSION_SETTLE_MS = 50,       /* between a result and the next cell, for a late interrupt */
+        SESSION_SETTLE_MS = 50,       /* between the result of an interrupted cell and the next */
         SESSION_GRACE_MS = 1000,      /* between interrupt and kill */
         SESSION_REMIND_MS = 200,      /* between interrupt and reminder, and from one to the next */
         SESSION_QUIET_MS = 50,        /* between a result and the copy that is made after it */
