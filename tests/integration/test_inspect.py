@@ -124,7 +124,7 @@ class Inspect(test_inject.Case):
         allow = self.settings["profiles"]["web"]["network"]["allow"]
         allow[0] = {"host": allow[0], "inspect": True}
         self.config(**self.settings)
-        self.assertTrue(harness.wait_until(lambda: "reloaded" in server.log()), server.log())
+        self.assertTrue(harness.wait_until(lambda: "sandbox 1 ended" in server.log()), server.log())
         cell = server.cell("CONTEXT")
         self.assertEqual(cell["error"]["type"], "NameError", cell)
         self.assertIn('has another host with "inspect" now', server.log() + json.dumps(cell))
