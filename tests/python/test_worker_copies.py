@@ -6,15 +6,17 @@ import json
 import os
 import platform
 import signal
+import threading
 import unittest
 
 from worker_case import WorkerTest
 
 KEEP, KEPT, RETURN = 0x09, 0x4A, 0x02
 PR_SET_CHILD_SUBREAPER = 36
+SYS_TGKILL = 234  # on x86-64
 
 
-class Copies(WorkerTest):
+class CopyTest(WorkerTest):
     @classmethod
     def setUpClass(cls):
         # Copies become our children, so that they can be killed and reaped.
@@ -44,6 +46,8 @@ class Copies(WorkerTest):
         with open(f"/proc/{pid}/status", encoding="ascii") as f:
             return dict(line.split(":\t", 1) for line in f.read().splitlines())
 
+
+class Copies(CopyTest):
     def test_a_copy_is_stopped_and_no_child_of_the_worker(self):
         self.run_cell("x = 1")
         answer = self.keep()
@@ -240,6 +244,64 @@ class Copies(WorkerTest):
         self.assertIn("pid", self.keep())
         self.assertTrue(self.value("before = len(ticks)\nwhile len(ticks) < before + 5: await asyncio.sleep(0.001)\nTrue"))
         self.assertIn("pid", self.keep())
+
+
+@unittest.skipUnless(platform.machine() == "x86_64", "no thread is held elsewhere")
+class InterruptedCopies(CopyTest):
+    """A thread of a library that is held where it waits runs while the copy is made: a signal of another process has interrupted it. That copy is
+    killed, and another one is made."""
+
+    KEEPS = 200
+
+    def setUp(self):
+        super().setUp()
+        # Copies that earlier tests have left.
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+        self.thread = self.value(
+            "import ctypes, os\nlibc, number, work = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(32)\n"
+            "def function(f): return ctypes.cast(f, ctypes.c_void_p)\n"
+            "libc.signal.argtypes = ctypes.c_int, ctypes.c_void_p\n_ = libc.signal(12, function(libc.getpid))\n"
+            "_ = libc.pthread_create(ctypes.byref(number), None, function(libc.sem_wait), work)\n"
+            "max(map(int, os.listdir('/proc/self/task')))"
+        )
+        # The first one is made while the thread is held by a signal.
+        self.assertIn("pid", self.keep())
+
+    def interrupt(self, ended, stop):
+        """Sends signals to the thread until a copy has ended."""
+        send = ctypes.CDLL(None).syscall
+        while not stop.is_set():
+            send(SYS_TGKILL, self.worker.pid, self.thread, int(signal.SIGUSR2))
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid != 0:
+                ended.append(os.waitstatus_to_exitcode(status))
+                return
+
+    def keep_interrupted(self):
+        """Returns the answer, and the exit status of a copy that has ended, or None."""
+        ended, stop = [], threading.Event()
+        sender = threading.Thread(target=self.interrupt, args=(ended, stop))
+        sender.start()
+        try:
+            answer = self.keep()
+        finally:
+            stop.set()
+            sender.join()
+        return answer, ended[0] if ended else None
+
+    def test_a_copy_is_tried_again(self):
+        # The control: without signals each first copy is used.
+        for _ in range(3):
+            self.assertIn("pid", self.keep())
+        self.assertEqual(os.waitpid(-1, os.WNOHANG), (0, 0))
+        for _ in range(self.KEEPS):
+            answer, ended = self.keep_interrupted()
+            self.assertIn("pid", answer)
+            if ended is not None:
+                break
+        self.assertEqual(ended, -signal.SIGKILL)
+        self.assertEqual((self.status(answer["pid"])["State"][0], answer["threads"]), ("T", 0))
 
 
 if __name__ == "__main__":

@@ -491,6 +491,41 @@ static void test_waits_for_a_futex(void)
         word = 0;
 }
 
+static void *wait_for_word_or_time(void *data)
+{
+        const struct timespec time = {.tv_sec = 1000};
+        const int value = word;
+
+        is_computing = 1;
+        while (word == value) {
+                if (syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, &time, NULL, 0) < 0)
+                        wrong += errno != EAGAIN;
+        }
+        return data;
+}
+
+/* A call that begins again inside the handler would wait for the whole time again, so each hold is a signal's: the thread runs for it. */
+static void test_none_waits_in_place_with_a_timeout(void)
+{
+        pthread_t thread;
+
+        is_computing = wrong = 0;
+        check(pthread_create(&thread, NULL, wait_for_word_or_time, NULL) == 0);
+        while (!is_computing)
+                usleep(1000);
+        check_eq_int(hold(), 1);
+        for (int i = 0; i < 10; i++) {
+                usleep(20000);
+                const int64_t since = time_of(thread);
+                check_eq_int(hold(), 1);
+                check(time_of(thread) != since);
+        }
+        word++;
+        syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        check(pthread_join(thread, NULL) == 0);
+        check_eq_int(wrong, 0);
+}
+
 /* ---- a thread that blocks the signal, which libc lets no code do ---- */
 
 /* For 60 ms; then it ends without having taken the signal. */
@@ -618,6 +653,7 @@ int main(void)
         run(test_one_computes);
         run(test_one_waits_elsewhere);
         run(test_waits_for_a_futex);
+        run(test_none_waits_in_place_with_a_timeout);
         run(test_one_blocks_the_signal);
         run(test_only_own_time_counts);
         return 0;
