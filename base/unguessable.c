@@ -13,3 +13,12 @@ void unguessable(char name[UNGUESSABLE_LENGTH + 1])
         for (size_t i = 0; i < sizeof(random); i++)
                 snprintf(name + 2 * i, 3, "%02x", random[i]);
 }
+
+bool unguessable_equal(const char *a, const char *b, size_t n)
+{
+        volatile unsigned char differ = 0;
+
+        for (size_t i = 0; i < n; i++)
+                differ |= (unsigned char)a[i] ^ (unsigned char)b[i];
+        return differ == 0;
+}

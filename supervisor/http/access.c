@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/unguessable.h"
 #include "policy/image.h"
 #include "policy/quantity.h"
 
@@ -403,16 +404,6 @@ bool access_origin_allowed(const struct access *access, const char *origin)
         return n > 0 && is_one_of(host + 3, n, loopback, ARRAY_SIZE(loopback));
 }
 
-/* Compares all bytes of both arrays, whatever differs. */
-static bool same_token(const char a[ACCESS_TOKEN_MAX + 1], const char b[ACCESS_TOKEN_MAX + 1])
-{
-        volatile unsigned char differ = 0;
-
-        for (size_t i = 0; i <= ACCESS_TOKEN_MAX; i++)
-                differ |= (unsigned char)a[i] ^ (unsigned char)b[i];
-        return differ == 0;
-}
-
 /* NULL: the header has no token that is accepted. Takes the same time for every wrong token. */
 static struct access_token *find_token(const struct access *access, const char *authorization)
 {
@@ -427,7 +418,7 @@ static struct access_token *find_token(const struct access *access, const char *
         memcpy(given, authorization, strlen(authorization) + 1);
         for (size_t i = 0; i < access->n_tokens; i++) {
                 struct access_token *t = access->tokens[i];
-                if (same_token(given, t->token) && !t->removed)
+                if (unguessable_equal(given, t->token, sizeof(given)) && !t->removed)
                         found = t;
         }
         explicit_bzero(given, sizeof(given));

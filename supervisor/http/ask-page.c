@@ -159,17 +159,6 @@ static void make_key(const char *page, const char *token, char key[SHA256_TEXT_S
         explicit_bzero(text, sizeof(text));
 }
 
-static bool is_same_key(const char *given, const char key[SHA256_TEXT_SIZE])
-{
-        volatile unsigned char differ = 0;
-
-        if (strlen(given) != SHA256_TEXT_SIZE - 1)
-                return false;
-        for (size_t i = 0; i < SHA256_TEXT_SIZE; i++)
-                differ |= (unsigned char)given[i] ^ (unsigned char)key[i];
-        return differ == 0;
-}
-
 /* Whether the form has the token of this principal. */
 static bool has_token(const struct http_connection *c, const char *given, const char *principal)
 {
@@ -198,7 +187,8 @@ static bool is_theirs(const struct http_connection *c, const struct approvals *q
         if (token && has_token(c, token, view.principal))
                 return true;
         make_key(page, own, expected);
-        return key && is_same_key(key, expected);
+        return key && strlen(key) == sizeof(expected) - 1 &&
+               unguessable_equal(key, expected, sizeof(expected));
 }
 
 /* ---- what the page shows ---- */

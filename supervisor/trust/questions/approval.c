@@ -512,16 +512,6 @@ int approvals_answer(struct approval_list *all, enum approval_by by, const char 
         return 0;
 }
 
-/* Compares all digits, whatever differs. */
-static bool is_same_name(const char a[UNGUESSABLE_LENGTH], const char b[UNGUESSABLE_LENGTH])
-{
-        volatile unsigned char differ = 0;
-
-        for (size_t i = 0; i < UNGUESSABLE_LENGTH; i++)
-                differ |= (unsigned char)a[i] ^ (unsigned char)b[i];
-        return differ == 0;
-}
-
 struct approvals *approvals_find_page(const struct approval_list *all, const char *page)
 {
         struct approvals *a, *found = NULL;
@@ -529,7 +519,7 @@ struct approvals *approvals_find_page(const struct approval_list *all, const cha
         if (strlen(page) != UNGUESSABLE_LENGTH)
                 return NULL;
         LIST_FOREACH (a, all, link) {
-                if (a->is_page_open && is_same_name(a->page, page))
+                if (a->is_page_open && unguessable_equal(a->page, page, UNGUESSABLE_LENGTH))
                         found = a;
         }
         return found;
