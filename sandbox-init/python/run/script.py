@@ -13,8 +13,6 @@ from cloister.interrupts import calls_guest
 from cloister.json_codec import decode
 from cloister.standard_input import piped
 
-KEPT_MAX = 512  # of a payload
-
 
 def _path():
     """sys.path, which earlier code may have replaced by anything."""
@@ -45,7 +43,6 @@ class Script:
         self._channel = channel
         self._files = files
         self._payload = None
-        self._last = None, None  # that was decoded: many cells bring the same
         self._arguments = None
         self.commands = None  # that run the code, which is not Python (program.py)
 
@@ -61,9 +58,7 @@ class Script:
         if self._payload is not None:
             payload, self._payload = self._payload, None
             try:
-                given = self._last[1] if payload == self._last[0] else decode(payload)
-                self._last = (payload, dict(given)) if len(payload) <= KEPT_MAX else (None, None)
-                self._apply(given, source)
+                self._apply(decode(payload), source)
             except Exception as error:
                 raise ValueError("script: %r" % error) from None
         return self._arguments

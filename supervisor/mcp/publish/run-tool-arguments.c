@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -160,24 +159,6 @@ static const char *find_unknown_server(yyjson_val *list, const struct config *co
         return NULL;
 }
 
-/* The schema of the last call is kept: calls of one tool follow each other. NULL: it cannot be parsed. */
-static yyjson_val *schema_of(const struct config_published *tool, struct error *err)
-{
-        static char *text;
-        static yyjson_doc *doc;
-        yyjson_doc *parsed;
-
-        if (text && strcmp(text, tool->input_schema) == 0)
-                return yyjson_doc_get_root(doc);
-        if (json_parse(tool->input_schema, strlen(tool->input_schema), &parsed, err) < 0)
-                return NULL;
-        free(text);
-        yyjson_doc_free(doc);
-        doc = parsed;
-        text = strdup(tool->input_schema); /* NULL: it is parsed again */
-        return yyjson_doc_get_root(doc);
-}
-
 int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
                             const struct config_published *tool, struct run_tool_arguments *ret,
                             struct error *err)
@@ -185,6 +166,7 @@ int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
         const struct config_run *run = &tool->run;
         uint32_t initial = run->timeout.initial_ms > 0 ? run->timeout.initial_ms
                                                        : config->cell_timeout_ms;
+        _cleanup_json_ yyjson_doc *schema = NULL;
 
         *ret = (struct run_tool_arguments){
                 .timeout_ms = clamp(initial / 1e3, &run->timeout, config->cell_timeout_max_ms),
@@ -193,10 +175,9 @@ int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
         };
         if (arguments && !yyjson_is_null(arguments) && !yyjson_is_obj(arguments))
                 return error_set(err, EINVAL, "arguments must be an object");
-        yyjson_val *schema = schema_of(tool, err);
-        int r = schema ? 0 : -EINVAL;
+        int r = json_parse(tool->input_schema, strlen(tool->input_schema), &schema, err);
         if (r >= 0 && yyjson_is_obj(arguments))
-                r = schema_check_arguments(arguments, schema, err);
+                r = schema_check_arguments(arguments, yyjson_doc_get_root(schema), err);
         if (r >= 0)
                 r = take_code(argument(arguments, run->code), run->code, ret, err);
         if (r >= 0)
