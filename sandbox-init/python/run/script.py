@@ -43,6 +43,8 @@ class Script:
         self._channel = channel
         self._files = files
         self._payload = None
+        self._lasting = None  # the payload that has only named the module: it holds until a cell has another one, or none
+        self._name = self._name_before = None
         self._arguments = None
         self.commands = None  # that run the code, which is not Python (program.py)
 
@@ -55,13 +57,28 @@ class Script:
 
     def begin(self, source):
         """Before a cell with this code. Returns its sys.argv, or None."""
-        if self._payload is not None:
-            payload, self._payload = self._payload, None
-            try:
-                self._apply(decode(payload), source)
-            except Exception as error:
-                raise ValueError("script: %r" % error) from None
+        payload, self._payload = self._payload, None
+        if payload != self._lasting:
+            self._restore_name()
+            if payload is not None:
+                try:
+                    self._apply(decode(payload), source, payload)
+                except Exception as error:
+                    raise ValueError("script: %r" % error) from None
+        elif payload is not None:
+            self._namespace["__name__"] = self._name  # code may have changed it
         return self._arguments
+
+    def _keep_name(self, name, payload):
+        """Most calls of a session are of one tool: what is the same for the next cell is not undone and done again."""
+        if name is not None:
+            self._lasting, self._name, self._name_before = payload, name, self._namespace.get("__name__")
+            self._namespace["__name__"] = name
+
+    def _restore_name(self):
+        if self._lasting is not None:
+            self._lasting = None
+            self._namespace["__name__"] = self._name_before
 
     def _lend_input(self):
         """To the cell of a prompt: the session's other cells have none."""
@@ -94,16 +111,18 @@ class Script:
         if ends:
             ENDS.append(_end_program)
 
-    def _apply(self, given, code):
+    def _apply(self, given, code, payload):
         if given == {"input": "terminal"}:
             self._lend_input()
             return
         if given.pop("once", False):
             if "guest" in given:
                 adapt(self._namespace, given.pop("guest"))
-            self._end_with_cell(given.pop("name", None), given.pop("ends", False))
+            name, ends = given.pop("name", None), given.pop("ends", False)
             if given == {"input": "none"}:
+                self._keep_name(name, payload)
                 return
+            self._end_with_cell(name, ends)
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
         if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
             raise TypeError("a list of strings and strings are needed")
