@@ -122,7 +122,7 @@ class LateQuestions(test_serve_asks.Asks):
         self.assertEqual(self.own(), {"alice", "bob"})
         self.assertTrue(harness.wait_until(lambda: self.processes() == 2, harness.PATIENCE))
         # It ends with its principal.
-        os.chmod(self.write("new", f"bob {test_serve_asks.BOB}\n"), 0o600)
+        harness.make_private(self.write("new", f"bob {test_serve_asks.BOB}\n"))
         os.rename(self.path("new"), self.tokens)
         self.assertTrue(harness.wait_until(lambda: self.own() == {"bob"}, harness.PATIENCE))
         self.assertTrue(harness.wait_until(lambda: self.processes() == 1, harness.PATIENCE))

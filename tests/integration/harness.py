@@ -103,6 +103,15 @@ def put_elsewhere(path):
 READABLE = "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
+def make_private(path):
+    """Lets only the user of Cloister read a file, such as one of tokens. Returns its path."""
+    os.chmod(path, 0o600)
+    if READABLE:
+        home = os.stat(environment()["HOME"])
+        os.chown(path, home.st_uid, home.st_gid)
+    return path
+
+
 def spread_mkdtemp(*args, make=tempfile.mkdtemp, **rest):
     path = make(*args, **rest)
     put_elsewhere(path)

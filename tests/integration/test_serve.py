@@ -397,8 +397,7 @@ class Tokens(Serve):
 
     def setUp(self):
         harness.Case.setUp(self)
-        self.tokens = self.write("tokens", f"# ours\nalice {self.ALICE}\nbob {self.BOB} calls=1 sessions=1\n")
-        os.chmod(self.tokens, 0o600)
+        self.tokens = harness.make_private(self.write("tokens", f"# ours\nalice {self.ALICE}\nbob {self.BOB} calls=1 sessions=1\n"))
         self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens)
 
     def call(self, token, code, c=None, **arguments):
@@ -453,8 +452,7 @@ class Tokens(Serve):
         """Code stops the checkpoint that they are made of: they take 30 s. Others wait 5 s for their places. Another principal's branches are
         made meanwhile."""
         carol = "carol-carol-carol-carol"
-        tokens = self.write("three", f"alice {self.ALICE}\ncarol {carol}\n")
-        os.chmod(tokens, 0o600)
+        tokens = harness.make_private(self.write("three", f"alice {self.ALICE}\ncarol {carol}\n"))
         self.start("--listen", "127.0.0.1:0", "--tokens", tokens)
         self.assertTrue(self.result(self.ALICE, "import os, signal\nx = 1", session="a", checkpoint="c")["checkpoint"])
         self.result(self.ALICE, "for p in os.listdir('/proc'):\n    if p.isdigit() and int(p) not in (1, os.getpid()): os.kill(int(p), signal.SIGSTOP)", session="a")
@@ -487,8 +485,7 @@ class Tokens(Serve):
 class Helper(harness.Case):
     def test_no_inotify_instance_is_left(self):
         """In a user namespace of its own with its own limit. The control is a limit of one, which the helper takes."""
-        tokens = self.write("tokens", f"alice {'a' * 40}\n")
-        os.chmod(tokens, 0o600)
+        tokens = harness.make_private(self.write("tokens", f"alice {'a' * 40}\n"))
         serve = [harness.CLOISTER, "serve", "--listen", "127.0.0.1:0", "--tokens", tokens]
         for limit, starts in ((0, False), (1, True)):
             script = 'echo "$0" > /proc/sys/user/max_inotify_instances && exec "$@"'

@@ -18,8 +18,7 @@ HEADERS = {name: {"Authorization": f"Bearer {token}"} for name, token in (("alic
 class Asks(test_serve.Serve):
     def setUp(self):
         harness.Case.setUp(self)
-        self.tokens = self.write("tokens", f"alice {ALICE}\nbob {BOB}\n")
-        os.chmod(self.tokens, 0o600)
+        self.tokens = harness.make_private(self.write("tokens", f"alice {ALICE}\nbob {BOB}\n"))
         self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens)
 
     def config(self):

@@ -51,7 +51,7 @@ class Shares(Serve):
     def put(self, text):
         with open(self.tokens + ".new", "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
             f.write(text)
-        os.rename(self.tokens + ".new", self.tokens)
+        os.rename(harness.make_private(self.tokens + ".new"), self.tokens)
 
     def call(self, token, code, **arguments):
         """A call whose answer is not read yet; code may be None."""
