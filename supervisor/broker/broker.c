@@ -38,6 +38,7 @@
 #include "supervisor/service/event.h"
 #include "supervisor/service/liveness.h"
 #include "supervisor/session/sessions-owner.h"
+#include "supervisor/trust/questions/approval.h"
 #include "supervisor/trust/records/journal.h"
 #include "supervisor/trust/url.h"
 
@@ -353,6 +354,11 @@ static void on_link_closed(void *data, const struct error *error)
         broker_end(data, status_of_failure(data));
 }
 
+static bool is_page_served(const void *config, const char *address)
+{
+        return config_is_ask_page(config, address);
+}
+
 /* The monitor has accepted the same bytes, so an error here is not expected: the broker ends. */
 static void on_reloaded(void *data, const struct monitor_hello *hello,
                         const struct link_config_file *files, size_t n)
@@ -382,6 +388,7 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker->mode->config_changed(broker, config);
         config_free(broker->config);
         broker->config = config;
+        approvals_close_pages(approvals_of_process(), config, is_page_served);
         injects_reload(broker->injects, config);
         if (journal_use(config, broker->base, broker->link, &err) < 0)
                 log_error("the new config: %s", err.text);

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
-#include "base/plural.h"
 #include "base/unguessable.h"
 #include "policy/config/ask-keys.h"
 #include "rpc/http/form-body.h"
@@ -21,16 +21,32 @@
 
 enum { COLUMNS = 100, BODY_MAX = 8 * HTTP_ASK_TEXT_MAX };
 
-/* No script, no style, no frame. With "no-referrer" browsers would send "Origin: null" with the form. */
+/* No script, no frame, and no style but the one of this file. With "no-referrer" browsers would send "Origin: null" with the form. */
 #define PAGE_HEADERS                                                                               \
-        "Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'self'; "       \
+        "Content-Security-Policy: default-src 'none'; style-src 'sha256-%.*s'; base-uri 'none'; "  \
+        "form-action 'self'; "                                                                     \
         "frame-ancestors 'none'\r\nReferrer-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"      \
         "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Resource-Policy: same-origin\r\n"
+
+#define PAGE_STYLE                                                                                 \
+        ":root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }\n"              \
+        "body { max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }\n"                         \
+        "h1 { font-size: 1.2rem; }\n"                                                              \
+        "pre { font: 0.85rem/1.5 ui-monospace, monospace; white-space: pre-wrap; "                 \
+        "overflow-wrap: anywhere; padding: 1rem; border: 1px solid #8888; "                        \
+        "border-radius: 6px; }\n"                                                                  \
+        "input, button { font: inherit; padding: 0.4rem 0.8rem; border: 1px solid #8888; "         \
+        "border-radius: 6px; }\n"                                                                  \
+        "button { cursor: pointer; }\n"                                                            \
+        "form p { margin: 0.6rem 0; }\n"                                                           \
+        ".answer { display: flex; gap: 0.7rem; align-items: baseline; }\n"                         \
+        ".answer:last-child { margin-top: 1.8rem; }\n"
 
 #define PAGE_BEGIN                                                                                 \
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"                  \
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"               \
-        "<title>Cloister</title>\n</head>\n<body>\n<h1>Cloister</h1>\n"
+        "<title>Cloister</title>\n<style>" PAGE_STYLE                                              \
+        "</style>\n</head>\n<body>\n<h1>Cloister</h1>\n"
 #define PAGE_END "</body>\n</html>\n"
 
 #define TOKEN_FORM                                                                                 \
@@ -38,15 +54,35 @@ enum { COLUMNS = 100, BODY_MAX = 8 * HTTP_ASK_TEXT_MAX };
         "maxlength=\"256\" autocomplete=\"off\" required autofocus></label>\n"                     \
         "<button>Show the question</button></p>\n</form>\n"
 
-static void respond(struct http_connection *c, int status, const struct buffer *body)
-{
-        http_respond(c, status, PAGE_HEADERS, "text/html; charset=utf-8", buffer_bytes(body),
-                     body->length);
-}
-
 static void respond_out_of_memory(struct http_connection *c)
 {
         http_respond_text(c, 503, "out of memory");
+}
+
+/* Appends the digest of the style, as a policy names it. */
+static int append_style_source(struct buffer *to)
+{
+        char digits[SHA256_TEXT_SIZE];
+        unsigned char digest[SHA256_TEXT_SIZE / 2];
+
+        sha256_text(PAGE_STYLE, sizeof(PAGE_STYLE) - 1, digits);
+        for (size_t i = 0; i < sizeof(digest); i++)
+                sscanf(digits + 2 * i, "%2hhx", &digest[i]);
+        return base64_append(to, digest, sizeof(digest));
+}
+
+static void respond(struct http_connection *c, int status, const struct buffer *body)
+{
+        _cleanup_buffer_ struct buffer source = BUFFER_INIT(SHA256_TEXT_SIZE);
+        char headers[sizeof(PAGE_HEADERS) + SHA256_TEXT_SIZE];
+
+        if (append_style_source(&source) < 0) {
+                respond_out_of_memory(c);
+                return;
+        }
+        snprintf(headers, sizeof(headers), PAGE_HEADERS, (int)source.length, buffer_bytes(&source));
+        http_respond(c, status, headers, "text/html; charset=utf-8", buffer_bytes(body),
+                     body->length);
 }
 
 /* A page with one sentence. form: what follows it. */
@@ -221,22 +257,33 @@ static bool is_too_large(const struct question_view *view)
 static int append_buttons(const struct question_view *view, bool is_large, struct buffer *to)
 {
         static const char *const labels[SCOPES] = {
-                [SCOPE_ONCE] = "once: send",
-                [SCOPE_CELL] = "cell: send, and do not ask again until the cell ends",
-                [SCOPE_SESSION] = "session: until the session ends",
-                [SCOPE_ALWAYS] = "always: as session, and propose a rule",
-                [SCOPE_NO] = "no: send none",
+                [SCOPE_ONCE] = "send",
+                [SCOPE_CELL] =
+                        "send, and do not ask again about this rule and tool until this code ends",
+                [SCOPE_SESSION] =
+                        "send, and do not ask again about this rule and tool until the session ends",
+                [SCOPE_ALWAYS] = "as session, and propose rules for exactly these calls",
+                [SCOPE_NO] = "send nothing",
         };
-        int r = buffer_printf(to, "<p>Send %s %zu call%s?</p>\n",
-                              view->n_calls == 1 ? "this" : "these", view->n_calls,
-                              plural(view->n_calls));
+        int r = buffer_append_text(to, "<p><strong>");
+
+        if (r >= 0)
+                r = view->n_calls == 1 ? buffer_append_text(to, "Send this call?")
+                                       : buffer_printf(to, "Send these %zu calls?", view->n_calls);
+        if (r >= 0)
+                r = buffer_append_text(to, "</strong></p>\n");
 
         for (int i = 0; i < SCOPES && r >= 0; i++) {
                 if ((is_large && i != SCOPE_NO) ||
                     (view->is_plan && i != SCOPE_ONCE && i != SCOPE_NO))
                         continue;
-                r = buffer_printf(to, "<p><button name=\"answer\" value=\"%s\">%s</button></p>\n",
-                                  question_scope_name((enum question_scope)i), labels[i]);
+                const char *name = question_scope_name((enum question_scope)i);
+                r = buffer_printf(
+                        to,
+                        "<p class=\"answer\"><button name=\"answer\" value=\"%s\">%s</button> %s</p>\n",
+                        name, name,
+                        view->is_plan && i == SCOPE_ONCE ? "run the code, and send these calls"
+                                                         : labels[i]);
         }
         return r;
 }
@@ -310,7 +357,7 @@ static void take_answer(struct http_connection *c, struct approvals *question, c
                               "The answer was not taken: the question is another one now.");
                 return;
         }
-        snprintf(sentence, sizeof(sentence), "Your answer was taken: %s.",
+        snprintf(sentence, sizeof(sentence), "Your answer was taken: %s. This page can be closed.",
                  question_scope_name(answer.scope));
         respond_sentence(c, 200, sentence, "");
 }
@@ -366,8 +413,16 @@ bool http_is_ask(const struct http_connection *c)
 {
         const char *path = c->reader.request.path;
 
-        return strncmp(path, APPROVAL_PAGE_PATH, strlen(APPROVAL_PAGE_PATH)) == 0 && !c->admin &&
-               c->server->access.needs_token && config_has_ask_page(c->server->mcp->config);
+        return strncmp(path, APPROVAL_PAGE_PATH, strlen(APPROVAL_PAGE_PATH)) == 0 && !c->admin;
+}
+
+/* The config may have lost the key while a person reads a page. */
+static bool has_pages(struct http_connection *c)
+{
+        if (c->server->access.needs_token && config_has_ask_page(c->server->mcp->config))
+                return true;
+        http_respond_text(c, 404, "questions are not answered on pages here (ask.page)");
+        return false;
 }
 
 static bool is_form(const char *type)
@@ -383,6 +438,8 @@ bool http_ask_check(struct http_connection *c)
         const char *origin = http_request_header(&c->reader, "origin");
         static const char only[] = "method not allowed\n";
 
+        if (!has_pages(c))
+                return false;
         switch (c->reader.request.method) {
         case HTTP_METHOD_GET:
         case HTTP_METHOD_HEAD:
@@ -412,6 +469,8 @@ bool http_ask_check(struct http_connection *c)
 
 void http_on_ask(struct http_connection *c)
 {
+        if (!has_pages(c))
+                return;
         if (c->reader.request.method == HTTP_METHOD_POST)
                 on_post(c, c->reader.request.path + strlen(APPROVAL_PAGE_PATH));
         else

@@ -10,6 +10,7 @@
 #include "base/json-out.h"
 #include "base/log.h"
 #include "policy/config/ask-keys.h"
+#include "policy/config/config.h"
 #include "supervisor/session/hold.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/trust/proposal.h"
@@ -244,6 +245,17 @@ static const struct approval_host host = {
 
 /* ---- calls ---- */
 
+/* Who is asked is what the session began with; the address of the pages is where the server has them now. NULL: nowhere. */
+static const char *find_page(const struct session *s)
+{
+        const struct config *config = s->context->config;
+
+        if (!s->profile)
+                return config->top.ask.page;
+        int i = config_find_profile(config, s->profile->name, NULL);
+        return i < 0 ? NULL : config->profiles[i].ask.page;
+}
+
 struct approval_settings asking_settings(const struct session *s)
 {
         const struct config_ask *ask = s->profile ? &s->profile->ask : &s->config->top.ask;
@@ -258,8 +270,9 @@ struct approval_settings asking_settings(const struct session *s)
         };
 
         static_assert((int)CONFIG_ASK_PAGE_MAX == (int)APPROVAL_PAGE_MAX, "every address fits");
-        if (by & CONFIG_ASK_PAGE)
-                snprintf(settings.page, sizeof(settings.page), "%s", ask->page);
+        const char *page = by & CONFIG_ASK_PAGE ? find_page(s) : NULL;
+        if (page)
+                snprintf(settings.page, sizeof(settings.page), "%s", page);
         return settings;
 }
 

@@ -1,5 +1,7 @@
 """Questions that a person answers on a page of `cloister serve`: who sees them, and what counts as an answer."""
 
+import base64
+import hashlib
 import html
 import json
 import os
@@ -24,7 +26,13 @@ CLOSED = "This token cannot answer here, or the question has ended."
 TRIES = 20  # wrong tokens of an address in a minute
 
 
-class Pages(test_serve.Serve):
+class Asking(test_serve.Serve):
+    """A server with pages, its clients, and a browser without eyes."""
+
+    base = BASE
+    listen = "127.0.0.1:0"
+    wait = 1
+
     def setUp(self):
         harness.Case.setUp(self)
         self.tokens = self.write("tokens", f"alice {ALICE}\nbob {BOB}\nwatch role-role-role-1 role=view\n")
@@ -32,10 +40,10 @@ class Pages(test_serve.Serve):
         self.state = self.path("state")
         os.mkdir(self.state)
         self.last_id = 0
-        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--allow-host", "c.example")
+        self.server = self.start("--listen", self.listen, "--tokens", self.tokens, "--allow-host", "c.example")
 
     def config(self, **rest):
-        given = {"rules": RULES, "ask": {"page": BASE, "wait": 1, "timeout": "2m", "per_cell": 50}, "journal": {"sync": "none"}, **rest}
+        given = {"rules": RULES, "ask": {"page": self.base, "wait": self.wait, "timeout": "2m", "per_cell": 50}, "journal": {"sync": "none"}, **rest}
         return harness.Case.config(self, {"mail": {"command": harness.PYTHON, "args": [test_ask.MAIL]}}, **given)
 
     def spawn(self, log, *arguments, **options):
@@ -44,10 +52,23 @@ class Pages(test_serve.Serve):
         self.addCleanup(self.stop, process, log)
         return process
 
+    def environment(self):
+        return harness.environment(XDG_STATE_HOME=self.state)
+
+    def reload(self, **ask):
+        path = self.path("config.json")
+        with open(path, encoding="utf-8") as f:
+            config = json.load(f)
+        config["ask"] = {**config["ask"], **ask}
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({**config, "ask": {k: v for k, v in config["ask"].items() if v is not None}}, f)
+        done = self.run_cloister("reload", "--server", str(self.server.pid), env=self.environment())
+        self.assertEqual(done.returncode, 0, done)
+
     # ---- a browser
 
     def send(self, method, path, body=None, **headers):
-        named = {"Origin": BASE, "Content-Type": "application/x-www-form-urlencoded", **{k.replace("_", "-"): v for k, v in headers.items()}}
+        named = {"Origin": self.base, "Content-Type": "application/x-www-form-urlencoded", **{k.replace("_", "-"): v for k, v in headers.items()}}
         host = named.pop("Host", "c.example")
         return self.connect().request(method, path, {k: v for k, v in named.items() if v is not None}, body, host).response()
 
@@ -83,7 +104,7 @@ class Pages(test_serve.Serve):
         return headers
 
     def call(self, headers, code, **arguments):
-        params = {"name": "run_python", "arguments": {"code": code, **arguments}, "_meta": {"progressToken": "t"}}
+        params = {"name": "run_python", "arguments": {**({"code": code} if code else {}), **arguments}, "_meta": {"progressToken": "t"}}
         self.last_id += 1
         return self.messages(self.connect().post({"jsonrpc": "2.0", "id": self.last_id, "method": "tools/call", "params": params}, **headers))
 
@@ -101,8 +122,8 @@ class Pages(test_serve.Serve):
 
     def told(self, events):
         """The path of the page, from a progress message or a request."""
-        text = next(json.dumps(m) for _, m in events if m and BASE in json.dumps(m))
-        return re.search(BASE + "(/ask/[0-9a-f]{32})", text)[1]
+        text = next(json.dumps(m) for _, m in events if m and self.base in json.dumps(m))
+        return re.search(self.base + "(/ask/[0-9a-f]{32})", text)[1]
 
     @staticmethod
     def value(events):
@@ -111,14 +132,17 @@ class Pages(test_serve.Serve):
     def records(self, kind):
         folder = os.path.join(self.state, "cloister", "journal")
         names = [n for n in os.listdir(folder) if n.endswith(".jsonl")]
-        lines = [json.loads(line) for n in names for line in open(os.path.join(folder, n), encoding="utf-8")]
+        lines = []
+        for name in names:
+            with open(os.path.join(folder, name), encoding="utf-8") as f:
+                lines += map(json.loads, f)
         return [r for r in lines if r["kind"] == kind]
 
     def decisions(self):
         return [(r["by"], r.get("scope") or r.get("refused")) for r in self.records("decision")]
 
-    # ---- tests
 
+class Pages(Asking):
     def test_clients(self):
         # Of the first era: the client opens the address, which is no answer; the page answers, and the client is told so.
         alice = self.session("alice", URL_ONLY)
@@ -172,7 +196,8 @@ class Pages(test_serve.Serve):
         """What the page is without a token, and with one."""
         blank = self.send("GET", page)
         policy = blank.headers["content-security-policy"]
-        self.assertEqual(policy, "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+        style = base64.b64encode(hashlib.sha256(re.search(b"<style>(.*?)</style>", blank.body, re.DOTALL)[1]).digest()).decode()
+        self.assertEqual(policy, f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
         self.assertEqual((blank.headers["cache-control"], blank.headers["referrer-policy"], blank.headers["x-frame-options"]), ("no-store", "same-origin", "DENY"))
         self.assertNotIn(b"mail", blank.body)
         for other in ("/ask/" + "0" * 32, "/ask/", "/ask/x?y", page + "0", page + "/"):
@@ -275,8 +300,38 @@ class Pages(test_serve.Serve):
         self.assertLess(sent, TRIES)
         self.assertEqual(self.send("GET", page).status, 200)
 
-    def environment(self):
-        return harness.environment(XDG_STATE_HOME=self.state)
+    def test_reload(self):
+        gone = b"questions are not answered on pages here (ask.page)\n"
+        # Without the key: the page that is open answers nothing any more, and the terminal can.
+        alice, bob = self.session("alice", {}), self.session("bob", {})
+        page = self.told(self.call(alice, SEND))
+        fields = self.shown(page)
+        self.reload(page=None)
+        for answer in (self.post(page, {**fields, "answer": "once"}), self.post(page, {"token": ALICE}), self.send("GET", page)):
+            self.assertEqual((answer.status, answer.body), (404, gone))
+        self.assertEqual(self.decisions(), [])
+        (asked,) = json.loads(self.run_cloister("approve", "--json", "--server", str(self.server.pid), env=self.environment()).stdout)
+        terminal = test_ask.Terminal("approve", asked["id"], "--answer", "once", cwd=self.dir, env={"XDG_STATE_HOME": self.state})
+        self.assertEqual(terminal.end(), 0, terminal.out)
+        self.assertEqual(self.decisions(), [("terminal", "once")])
+        # The next question of the same session has no page. With the key again, it has one; the old address stays none.
+        self.assertNotIn("/ask/", json.dumps(list(self.call(alice, "1\n" + CAUGHT, reset=True))))
+        self.reload(page=BASE)
+        self.closed(self.post(page, {**fields, "answer": "once"}))
+        # Another address: the old page is closed, also where it was the only way to answer, and nothing is sent.
+        self.reload(by=["page"])
+        events = self.call(bob, CAUGHT, session="b", wait=60)
+        page = self.told(events)
+        fields = self.shown(page, BOB)
+        self.reload(page="https://d.example")
+        answer = self.post(page, {**fields, "answer": "once"})
+        self.assertEqual((answer.status, answer.body), (403, b"the form must come from this page (ask.page)\n"))
+        self.closed(self.post(page, {**fields, "answer": "once"}, Origin="https://d.example"))
+        self.assertIn("the page of the question is not served any more (ask.page)", self.value(events))
+        # The session goes on with the new address.
+        text = json.dumps(list(self.call(bob, "2\n" + SEND, session="b")))
+        self.assertIn("https://d.example/ask/", text)
+        self.assertNotIn(BASE, text)
 
 
 class Refusals(harness.Case):

@@ -21,6 +21,10 @@ EVIL = "<img src=x onerror=\"document.title='owned'\">"
 BUSY = f"# {EVIL}\nimport asyncio, os\nprint({EVIL!r}, flush=True)\nwhile not os.path.exists('go'):\n    await asyncio.sleep(0.01)"
 
 
+class Navigated(AssertionError):
+    """The page was replaced while it was asked."""
+
+
 class Browser:
     """One page of Chromium, driven by its protocol over two pipes."""
 
@@ -64,6 +68,8 @@ class Browser:
         self.out.write(json.dumps(message).encode() + b"\0")
         while (answer := self.read()).get("id") != self.last:
             self.events.append(answer)
+        if "navigated" in answer.get("error", {}).get("message", ""):
+            raise Navigated(answer)
         assert "result" in answer, answer
         return answer["result"]
 
@@ -73,13 +79,21 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, expression):
-        return harness.wait_until(lambda: self.value(expression), 30)
+        def holds():
+            with contextlib.suppress(Navigated):
+                return self.value(expression)
+            return False
+        return harness.wait_until(holds, 30)
 
     def close(self):
         with contextlib.suppress(OSError, AssertionError):
             self.session = None
             self.ask("Browser.close")
-        self.process.wait(harness.PATIENCE)
+        try:
+            self.process.wait(harness.PATIENCE)
+        except subprocess.TimeoutExpired:  # it has written all that a test reads
+            self.process.kill()
+            self.process.wait()
         self.out.close()
         self.in_.close()
         shutil.rmtree(self.home, ignore_errors=True)

@@ -188,6 +188,42 @@ static void test_wrong_tokens_close_the_page(void)
         close_world(w);
 }
 
+static bool is_served(const void *data, const char *address)
+{
+        return strcmp(data, address) == 0;
+}
+
+/* The config has lost the address, or has another one. */
+static void test_pages_that_are_not_served(void)
+{
+        struct world *w = &world;
+        char page[64];
+
+        for (int others = 0; others < 3; others++) { /* nobody, the terminal, the client's form */
+                open_pages(w);
+                w->has_client = others == 2;
+                w->settings.by_terminal = others == 1;
+                ask_one(w, 0, 1);
+                snprintf(page, sizeof(page), "%s", page_of(w));
+                approvals_close_pages(&w->all, "https://c.example", is_served);
+                settle(w);
+                check(approvals_find_page(&w->all, page) == w->a);
+                approvals_close_pages(&w->all, "https://d.example", is_served);
+                settle(w);
+                check(!approvals_find_page(&w->all, page));
+                check_eq_int(page_says(w, SCOPE_ONCE), -ENOENT);
+                if (others == 0)
+                        check_eq_str(w->outcome[0].why,
+                                     "the page of the question is not served any more (ask.page)");
+                else if (others == 1)
+                        check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), 0);
+                else
+                        client_says(w, "{\"action\":\"accept\"}", 400);
+                check_eq_int(w->outcome[0].state, others == 0 ? -1 : 1);
+                close_world(w);
+        }
+}
+
 int main(void)
 {
         run(test_page);
@@ -195,5 +231,6 @@ int main(void)
         run(test_client_that_opens_addresses);
         run(test_form_and_page);
         run(test_wrong_tokens_close_the_page);
+        run(test_pages_that_are_not_served);
         return 0;
 }

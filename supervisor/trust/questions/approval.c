@@ -423,47 +423,6 @@ static void on_client(struct client_ask *ask, yyjson_val *result, const char *wh
         take_answer(a, &answer, "client");
 }
 
-/* "1-12,15" */
-static bool read_rows(const char *text, uint8_t *rows, size_t *last_row)
-{
-        memset(rows, 0, APPROVAL_CALLS_MAX);
-        for (;;) {
-                char *end;
-                if (*text < '1' || *text > '9')
-                        return false;
-                unsigned long first = strtoul(text, &end, 10), last = first;
-                if (*end == '-' && end[1] >= '1' && end[1] <= '9')
-                        last = strtoul(end + 1, &end, 10);
-                if (last < first || last > APPROVAL_CALLS_MAX)
-                        return false;
-                memset(rows + first - 1, 1, last - first + 1);
-                *last_row = last > *last_row ? last : *last_row;
-                if (*end == '\0')
-                        return true;
-                if (*end != ',')
-                        return false;
-                text = end + 1;
-        }
-}
-
-int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer *ret,
-                         struct error *err)
-{
-        bool is_yes = strcmp(word, "yes") == 0 || strcmp(word, "y") == 0;
-
-        *ret = (struct approval_answer){.scope = is_yes ? SCOPE_ONCE
-                                                 : strcmp(word, "n") == 0
-                                                         ? SCOPE_NO
-                                                         : question_scope_find(word, strlen(word))};
-        if (ret->scope != SCOPES)
-                return 0;
-        if (!read_rows(word, rows, &ret->last_row))
-                return error_set(err, EINVAL, "the answer is " APPROVAL_GRAMMAR);
-        ret->scope = SCOPE_ONCE;
-        ret->rows = rows;
-        return 0;
-}
-
 /* Sets the error, which is why the answer counts for nothing. a: NULL: there is no such question. */
 static int refuse_answer(struct approvals *a, const char *who, const char *id, const char *sha256,
                          int code, struct error *err)
@@ -525,6 +484,15 @@ struct approvals *approvals_find_page(const struct approval_list *all, const cha
         return found;
 }
 
+/* Its page is closed. Who else can answer is told; without anybody the calls are denied. */
+static void lose_page(struct approvals *a, const char *why)
+{
+        close_page(a);
+        close_way(a);
+        if (!tell_way(a, !a->is_client_asked) && !a->is_client_asked)
+                deny_question(a, APPROVAL_WITHDRAWN, why);
+}
+
 void approvals_wrong_token(struct approvals *a)
 {
         bool is_last = ++a->n_wrong >= APPROVAL_WRONG_MAX;
@@ -541,11 +509,22 @@ void approvals_wrong_token(struct approvals *a)
                 return;
         log_warning("the page of the question \"%s\" is closed: it got %d wrong tokens", a->id,
                     APPROVAL_WRONG_MAX);
-        close_page(a);
-        close_way(a);
-        if (!tell_way(a, !a->is_client_asked) && !a->is_client_asked)
-                deny_question(a, APPROVAL_WITHDRAWN,
-                              "the page of the question got too many wrong tokens");
+        lose_page(a, "the page of the question got too many wrong tokens");
+}
+
+void approvals_close_pages(struct approval_list *all, const void *data,
+                           bool (*is_served)(const void *data, const char *address))
+{
+        struct approvals *a = LIST_FIRST(all);
+
+        while (a) {
+                bool is_lost = a->is_page_open && !is_served(data, a->settings.page);
+
+                if (is_lost)
+                        lose_page(a, "the page of the question is not served any more (ask.page)");
+                /* The list may be another one. */
+                a = is_lost ? LIST_FIRST(all) : LIST_NEXT(a, link);
+        }
 }
 
 /* ---- the beginning of a question ---- */

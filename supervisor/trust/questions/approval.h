@@ -26,6 +26,7 @@
 
 #include "base/error.h"
 #include "rpc/client-request.h"
+#include "supervisor/trust/questions/approval-answer.h"
 #include "supervisor/trust/questions/grants.h"
 #include "supervisor/trust/questions/question-text.h"
 
@@ -33,7 +34,6 @@
 
 enum {
         APPROVAL_WAITING_MAX = 16 * 1024 * 1024, /* arguments of all calls of a session that wait */
-        APPROVAL_CALLS_MAX = 1000,               /* of one question; more wait for the next */
         APPROVAL_BYTES_MAX = 4 * 1024 * 1024,    /* arguments of one question */
         APPROVAL_SHOWN_MS = 300,
         APPROVAL_PAGE_MAX = 200, /* bytes of what is before the path of a page */
@@ -148,19 +148,6 @@ void approvals_recheck(struct approvals *approvals,
 
 /* ---- who answers ---- */
 
-struct approval_answer {
-        enum question_scope scope;
-        const uint8_t *
-                rows; /* a byte for each call of the question: whether it is sent; NULL: scope decides about all */
-        size_t last_row;  /* that rows names, from 1 */
-        const char *note; /* for the code, or NULL */
-};
-
-#define APPROVAL_GRAMMAR "once, cell, session, always, no, or rows such as 1-12,15"
-
-/* Reads a word that a person has typed. rows: APPROVAL_CALLS_MAX bytes, to which *ret may refer. Returns 0, or -EINVAL with an error. */
-int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer *ret,
-                         struct error *err);
 enum approval_by { APPROVAL_BY_TERMINAL, APPROVAL_BY_PAGE };
 
 /* An answer for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EBADMSG or -EINVAL with an error. */
@@ -170,6 +157,9 @@ int approvals_answer(struct approval_list *all, enum approval_by by, const char 
 struct approvals *approvals_find_page(const struct approval_list *all, const char *page);
 /* Who has opened the page has not shown whose it is. The page may be closed by that. */
 void approvals_wrong_token(struct approvals *approvals);
+/* The config has changed: closes the pages whose address (of their settings) is not served any more. */
+void approvals_close_pages(struct approval_list *all, const void *data,
+                           bool (*is_served)(const void *data, const char *address));
 
 /* ---- the text of a question ---- */
 
