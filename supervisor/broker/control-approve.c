@@ -36,7 +36,7 @@ int control_list_questions(const struct control_context *context, yyjson_val *pa
 
         json_out_begin(&out, NULL, '{');
         json_out_begin(&out, "questions", '[');
-        for (const struct approvals *a = approvals_next(all, NULL); a; a = approvals_next(all, a)) {
+        for (struct approvals *a = approvals_next(all, NULL); a; a = approvals_next(all, a)) {
                 struct question_view view;
                 uint64_t asked_us;
 
@@ -59,7 +59,7 @@ int control_show_question(const struct control_context *context, yyjson_val *par
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
         yyjson_val *id = yyjson_obj_get(params, "id");
         struct json_out out = {.to = result};
-        const struct approvals *a = NULL;
+        struct approvals *a = NULL;
         struct question_view view;
         uint64_t asked_us = 0;
         int64_t columns = 80;

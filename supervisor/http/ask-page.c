@@ -171,7 +171,7 @@ static void count_wrong(struct http_connection *c)
 
 /* ---- whose question it is ---- */
 
-static struct question_view view_of(const struct approvals *question)
+static struct question_view view_of(struct approvals *question)
 {
         struct question_view view;
         uint64_t ignored;
@@ -210,8 +210,8 @@ static bool has_token(const struct http_connection *c, const char *given, const 
 }
 
 /* Whether who sends the form may see the question, and answer it. */
-static bool is_theirs(const struct http_connection *c, const struct approvals *question,
-                      const char *page, const struct form_body *form)
+static bool is_theirs(const struct http_connection *c, struct approvals *question, const char *page,
+                      const struct form_body *form)
 {
         const char *token = form_body_get(form, "token"), *key = form_body_get(form, "key");
         const struct question_view view = view_of(question);
@@ -305,7 +305,7 @@ static int append_text(const struct question_view *view, bool is_large, struct b
 }
 
 /* note: one sentence before the question, or "". */
-static void show_question(struct http_connection *c, int status, const struct approvals *question,
+static void show_question(struct http_connection *c, int status, struct approvals *question,
                           const char *page, const char *note)
 {
         _cleanup_buffer_ struct buffer body = BUFFER_INIT(BODY_MAX);

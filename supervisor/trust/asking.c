@@ -201,7 +201,7 @@ static int record_decision(const struct config_journal *how, const struct log_id
 }
 
 /* Other events are in the log only: the calls get records of the kind "denied". */
-static int record(void *data, const struct approvals *approvals, const struct approval_event *event,
+static int record(void *data, struct approvals *approvals, const struct approval_event *event,
                   struct error *err)
 {
         const struct asking *a = data;

@@ -114,7 +114,7 @@ static inline void decide(void *data, struct approval_call *call, bool is_allowe
         snprintf(w->outcome[i].why, sizeof(w->outcome[i].why), "%s", is_allowed ? "" : why);
 }
 
-static inline int record(void *data, const struct approvals *a, const struct approval_event *event,
+static inline int record(void *data, struct approvals *a, const struct approval_event *event,
                          struct error *err)
 {
         struct world *w = data;

@@ -1,6 +1,8 @@
 /* The questions of a session: states, answers, grants, and calls that end meanwhile. */
 #include "tests/unit/approval-world.h"
 
+#include <time.h>
+
 static void test_gather_is_one_question(void)
 {
         struct world *w = &world;
@@ -445,6 +447,53 @@ static void test_what_waits_is_bounded(void)
         close_world(w);
 }
 
+/* When a session ends, its calls are dropped one by one: that must not cost a digest of the others each time. */
+static void test_many_calls_are_dropped(void)
+{
+        static char json[APPROVAL_BYTES_MAX / APPROVAL_CALLS_MAX];
+        struct world *w = &world;
+        char sum[QUESTION_SHA_SIZE], asked[QUESTION_SHA_SIZE], id[64];
+        const char *why = NULL;
+
+        open_world(w);
+        memset(json, 'x', sizeof(json));
+        for (size_t i = 0; i < APPROVAL_CALLS_MAX; i++) {
+                w->calls[i] = (struct approval_call){.cell = 1,
+                                                     .call = {.server = "m",
+                                                              .tool = "t",
+                                                              .json = json,
+                                                              .n = sizeof(json),
+                                                              .rule = "r"}};
+                w->outcome[i].state = 0;
+                check_eq_int(approvals_add(w->a, &w->calls[i], &w->settings, &why), APPROVAL_WAITS);
+        }
+        approvals_held(w->a);
+        struct question_view view = view_of(w);
+        check_eq_int(view.n_calls, APPROVAL_CALLS_MAX);
+        snprintf(asked, sizeof(asked), "%s", view.sha256);
+        clock_t began = clock();
+        check_eq_int(question_digest(view.calls, view.n_calls, sum), 0);
+        clock_t once = clock() - began;
+        check_eq_str(sum, asked);
+        began = clock();
+        for (size_t i = 0; i < APPROVAL_CALLS_MAX - 1; i++)
+                approvals_drop(w->a, &w->calls[i]);
+        check(clock() - began < 20 * once);
+        /* The control: the digest is that of the call that is left, and an answer must name it. */
+        const struct approval_answer yes = {.scope = SCOPE_ONCE};
+        struct error err = {};
+        view = view_of(w);
+        check_eq_int(view.n_calls, 1);
+        check_eq_int(question_digest(view.calls, 1, sum), 0);
+        snprintf(id, sizeof(id), "%s", view.id);
+        check_eq_int(approvals_answer(&w->all, APPROVAL_BY_TERMINAL, id, asked, &yes, &err),
+                     -EBADMSG);
+        check_eq_int(approvals_answer(&w->all, APPROVAL_BY_TERMINAL, id, sum, &yes, &err), 0);
+        settle(w);
+        check_eq_int(w->outcome[APPROVAL_CALLS_MAX - 1].state, 1);
+        close_world(w);
+}
+
 static void test_nobody_can_be_asked(void)
 {
         struct world *w = &world;
@@ -557,6 +606,7 @@ int main(void)
         run(test_calls_cells_and_sessions_end);
         run(test_more_calls_than_one_question_has);
         run(test_what_waits_is_bounded);
+        run(test_many_calls_are_dropped);
         run(test_nobody_can_be_asked);
         run(test_whole_asks_the_terminal_about_long_calls);
         run(test_session_that_runs_again_sends_nothing);

@@ -87,7 +87,7 @@ static bool show(struct run_person *p, const char *id)
 {
         const struct approval_list *all = approvals_of_process();
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
-        const struct approvals *a = NULL;
+        struct approvals *a = NULL;
         struct question_view view;
         uint64_t asked_us;
 

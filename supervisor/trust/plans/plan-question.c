@@ -145,7 +145,7 @@ static int record_decision(struct plan_question *q, const struct question_view *
                            is_refused || rows.length == 0 ? 5 : 6, err);
 }
 
-static int record(void *data, const struct approvals *approvals, const struct approval_event *event,
+static int record(void *data, struct approvals *approvals, const struct approval_event *event,
                   struct error *err)
 {
         struct plan_question *q = data;

@@ -44,7 +44,8 @@ struct approvals {
         size_t n, n_left;
         uint64_t cell, since_us, asked_us;
         char id[UNGUESSABLE_LENGTH + 1]; /* of which QUESTION_ID_LENGTH are used */
-        char sha256[QUESTION_SHA_SIZE];
+        char sha256[QUESTION_SHA_SIZE];  /* "": it could not be made. Read it by digest(). */
+        bool is_changed;                 /* since it was made */
         struct event *deadline;
         struct client_ask ask;
         char label[QUESTION_ID_LENGTH + QUESTION_SHA_SIZE]; /* id and sha256, of the ask */
@@ -254,12 +255,21 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         deny_question(a, APPROVAL_EXPIRED, "no person has answered in time");
 }
 
-static void view(const struct approvals *a, struct question_view *ret)
+/* Is made when it is read: code can have many calls dropped one by one, and each of them would cost a digest of all. */
+static const char *digest(struct approvals *a)
+{
+        if (a->is_changed && question_digest(a->shown, a->n_left, a->sha256) < 0)
+                a->sha256[0] = '\0';
+        a->is_changed = false;
+        return a->sha256;
+}
+
+static void view(struct approvals *a, struct question_view *ret)
 {
         *ret = (struct question_view){.id = a->id,
                                       .session = a->session,
                                       .principal = a->principal,
-                                      .sha256 = a->sha256,
+                                      .sha256 = digest(a),
                                       .calls = a->shown,
                                       .n_calls = a->n_left,
                                       .is_plan = a->settings.is_plan};
@@ -303,7 +313,7 @@ static int ask_form(struct approvals *a)
         view(a, &v);
         if (!a->settings.by_client || (a->settings.whole && !question_is_short(&v)))
                 return -EOPNOTSUPP;
-        snprintf(a->label, sizeof(a->label), "%s%s", a->id, a->sha256);
+        snprintf(a->label, sizeof(a->label), "%s%s", a->id, v.sha256);
         a->ask = (struct client_ask){.answered = on_client,
                                      .patience_ms = a->settings.timeout_ms,
                                      .late = on_late_answer,
@@ -458,7 +468,7 @@ int approvals_answer(struct approval_list *all, enum approval_by by, const char 
         }
         if (!a || !(by == APPROVAL_BY_PAGE ? a->is_page_open : a->settings.by_terminal))
                 return refuse_answer(NULL, who, id, sha256, ENOENT, err);
-        if (strcmp(a->sha256, sha256) != 0)
+        if (!*digest(a) || strcmp(a->sha256, sha256) != 0)
                 return refuse_answer(a, who, id, sha256, EBADMSG, err);
         if (a->settings.is_plan && answer->scope != SCOPE_ONCE && answer->scope != SCOPE_NO)
                 return error_set(err, EINVAL, "the answer about a plan is once, no, or rows");
@@ -499,7 +509,7 @@ void approvals_wrong_token(struct approvals *a)
         const struct approval_event event = {
                 .name = "refused",
                 .who = "page",
-                .sha256 = a->sha256,
+                .sha256 = digest(a),
                 .why = is_last ? "not the token of the principal; the page is closed"
                                : "not the token of the principal"};
         struct error ignored = {};
@@ -553,6 +563,7 @@ static int take_calls(struct approvals *a)
                 call->row = ++a->n;
         }
         a->n_left = a->n;
+        a->is_changed = false;
         return question_digest(a->shown, a->n_left, a->sha256);
 }
 
@@ -664,8 +675,7 @@ static void show_again(struct approvals *a)
                 n++;
         }
         a->n = a->n_left = n;
-        if (question_digest(a->shown, n, a->sha256) < 0)
-                deny_question(a, APPROVAL_WITHDRAWN, APPROVAL_NO_MEMORY);
+        a->is_changed = true;
 }
 
 void approvals_drop(struct approvals *a, struct approval_call *call)
@@ -683,6 +693,8 @@ void approvals_drop(struct approvals *a, struct approval_call *call)
                 show_again(a);
                 return;
         }
+        /* The record has the digest that was shown last. */
+        a->is_changed = false;
         note(a, "withdrawn", "");
         deny_question(a, APPROVAL_WITHDRAWN, "");
 }
@@ -810,13 +822,12 @@ size_t approvals_count(const struct approvals *a, uint64_t *since_us)
         return a->state == APPROVAL_ASKED ? a->n_left : 0;
 }
 
-const struct approvals *approvals_next(const struct approval_list *all,
-                                       const struct approvals *before)
+struct approvals *approvals_next(const struct approval_list *all, const struct approvals *before)
 {
         return before ? LIST_NEXT(before, link) : LIST_FIRST(all);
 }
 
-void approvals_view(const struct approvals *a, struct question_view *ret, uint64_t *asked_us)
+void approvals_view(struct approvals *a, struct question_view *ret, uint64_t *asked_us)
 {
         view(a, ret);
         *asked_us = a->asked_us;

@@ -106,8 +106,8 @@ struct approval_host {
         void (*decide)(void *data, struct approval_call *call, bool is_allowed, const char *why);
         /* For the journal. Returns 0 or negative errno with an error: an answer that could not be recorded allows nothing. May be
          * NULL. */
-        int (*record)(void *data, const struct approvals *approvals,
-                      const struct approval_event *event, struct error *err);
+        int (*record)(void *data, struct approvals *approvals, const struct approval_event *event,
+                      struct error *err);
 };
 
 LIST_HEAD(approval_list, approvals);
@@ -167,8 +167,6 @@ enum approval_state approvals_state(const struct approvals *approvals);
 /* How many calls the question has; *since_us: when it began. 0: there is none. */
 size_t approvals_count(const struct approvals *approvals, uint64_t *since_us);
 /* The next session that has asked a person, after `before` or the first; NULL: there is none. */
-const struct approvals *approvals_next(const struct approval_list *all,
-                                       const struct approvals *before);
+struct approvals *approvals_next(const struct approval_list *all, const struct approvals *before);
 /* The question as a person sees it. *asked_us: since when. */
-void approvals_view(const struct approvals *approvals, struct question_view *ret,
-                    uint64_t *asked_us);
+void approvals_view(struct approvals *approvals, struct question_view *ret, uint64_t *asked_us);
