@@ -195,36 +195,46 @@ static void make_key(const char *page, const char *token, char key[SHA256_TEXT_S
         explicit_bzero(text, sizeof(text));
 }
 
-/* Whether the form has the token of this principal. */
-static bool has_token(const struct http_connection *c, const char *given, const char *principal)
+static struct mcp_principal *find_by_token(const struct http_connection *c, const char *token)
 {
         char header[sizeof("Bearer ") + ACCESS_TOKEN_MAX];
-        struct access *access = &c->server->access;
 
-        if (!access->needs_token || strlen(given) > ACCESS_TOKEN_MAX)
-                return false;
-        snprintf(header, sizeof(header), "Bearer %s", given);
-        const struct mcp_principal *found = access_principal(access, header, NULL);
+        if (!c->server->access.needs_token || strlen(token) > ACCESS_TOKEN_MAX)
+                return NULL;
+        snprintf(header, sizeof(header), "Bearer %s", token);
+        struct mcp_principal *found = access_principal(&c->server->access, header, NULL);
         explicit_bzero(header, sizeof(header));
-        return found && strcmp(found->key, principal) == 0;
+        return found;
 }
 
-/* Whether who sends the form may see the question, and answer it. */
-static bool is_theirs(const struct http_connection *c, struct approvals *question, const char *page,
-                      const struct form_body *form)
+/* The principal that the page has made the key for. */
+static struct mcp_principal *find_by_key(const struct http_connection *c, const char *page,
+                                         const char *key)
 {
-        const char *token = form_body_get(form, "token"), *key = form_body_get(form, "key");
-        const struct question_view view = view_of(question);
-        const char *own = access_token_of(&c->server->access, view.principal);
+        const struct access *access = &c->server->access;
         char expected[SHA256_TEXT_SIZE];
 
-        if (!own)
-                return false;
-        if (token && has_token(c, token, view.principal))
-                return true;
-        make_key(page, own, expected);
-        return key && strlen(key) == sizeof(expected) - 1 &&
-               unguessable_equal(key, expected, sizeof(expected));
+        if (strlen(page) != UNGUESSABLE_LENGTH || strlen(key) != sizeof(expected) - 1)
+                return NULL;
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                struct access_token *t = access->tokens[i];
+                if (t->removed || t->role)
+                        continue;
+                make_key(page, t->token, expected);
+                if (unguessable_equal(key, expected, sizeof(expected)))
+                        return &t->principal;
+        }
+        return NULL;
+}
+
+/* Who sends the form, by its token or its key. NULL: nobody that is known. */
+static struct mcp_principal *find_sender(const struct http_connection *c, const char *page,
+                                         const struct form_body *form)
+{
+        const char *token = form_body_get(form, "token"), *key = form_body_get(form, "key");
+        struct mcp_principal *found = token ? find_by_token(c, token) : NULL;
+
+        return found || !key ? found : find_by_key(c, page, key);
 }
 
 /* ---- what the page shows ---- */
@@ -366,11 +376,10 @@ static void take_answer(struct http_connection *c, struct approvals *question, c
 static void refuse(struct http_connection *c, struct approvals *question,
                    const struct form_body *form)
 {
-        const char *token = form_body_get(form, "token"), *key = form_body_get(form, "key"),
-                   *sha256 = form_body_get(form, "sha256");
+        const char *sha256 = form_body_get(form, "sha256");
+        bool is_missing = !form_body_get(form, "token") && !form_body_get(form, "key");
 
-        event_token_refused(
-                &(struct event_token_refused){.is_missing = !token && !key, .status = 403});
+        event_token_refused(&(struct event_token_refused){.is_missing = is_missing, .status = 403});
         metrics_add(METRIC_REFUSED, 1, "token");
         count_wrong(c);
         if (question)
@@ -396,12 +405,14 @@ static void on_post(struct http_connection *c, const char *page)
                 http_respond_text(c, 400, err.text);
                 return;
         }
-        if (!question || !is_theirs(c, question, page, &form)) {
+        const struct mcp_principal *sender = find_sender(c, page, &form);
+        const char *key = form_body_get(&form, "key");
+        if (!question || !sender || strcmp(sender->key, view_of(question).principal) != 0) {
                 refuse(c, question, &form);
                 return;
         }
         const char *word = form_body_get(&form, "answer"), *sha256 = form_body_get(&form, "sha256");
-        if (word && sha256 && form_body_get(&form, "key"))
+        if (word && sha256 && key)
                 take_answer(c, question, page, word, sha256);
         else
                 show_question(c, 200, question, page, "");
@@ -423,6 +434,11 @@ static bool has_pages(struct http_connection *c)
                 return true;
         http_respond_text(c, 404, "questions are not answered on pages here (ask.page)");
         return false;
+}
+
+static const char *page_of(const struct http_connection *c)
+{
+        return c->reader.request.path + strlen(APPROVAL_PAGE_PATH);
 }
 
 static bool is_form(const char *type)
@@ -467,12 +483,24 @@ bool http_ask_check(struct http_connection *c)
         return false;
 }
 
+struct mcp_principal *http_ask_sender(struct http_connection *c)
+{
+        const struct buffer *body = &c->reader.request.body;
+        _cleanup_form_body_ struct form_body form = {};
+        struct error ignored = {};
+
+        if (c->reader.request.method != HTTP_METHOD_POST || body->length == 0 ||
+            form_body_read(&form, buffer_bytes(body), body->length, &ignored) < 0)
+                return NULL;
+        return find_sender(c, page_of(c), &form);
+}
+
 void http_on_ask(struct http_connection *c)
 {
         if (!has_pages(c))
                 return;
         if (c->reader.request.method == HTTP_METHOD_POST)
-                on_post(c, c->reader.request.path + strlen(APPROVAL_PAGE_PATH));
+                on_post(c, page_of(c));
         else
                 respond_sentence(c, 200, "", TOKEN_FORM);
 }

@@ -15,6 +15,7 @@
 struct ask_page_tries;
 struct http_connection;
 struct http_server;
+struct mcp_principal;
 
 enum {
         HTTP_ASK_WRONG_MAX = 20,
@@ -29,6 +30,9 @@ enum {
 bool http_is_ask(const struct http_connection *connection);
 /* The head is complete, and its Host is ours. Returns whether the body is wanted, else it has responded. */
 bool http_ask_check(struct http_connection *connection);
+/* Who sends the complete request, by the token or the key of its form, so that its turn and its memory are counted for that principal.
+ * NULL: nobody that is known. */
+struct mcp_principal *http_ask_sender(struct http_connection *connection);
 void http_on_ask(struct http_connection *connection);
 /* The server ends. NULL is allowed. */
 void http_ask_free(struct ask_page_tries *tries);

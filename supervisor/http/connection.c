@@ -579,6 +579,8 @@ static void take_in_turn(struct http_connection *c)
         if (timercmp(&now, &server->turn_began, !=))
                 server->turn_cost = 0;
         server->turn_began = now;
+        if (http_is_ask(c))
+                c->principal = http_ask_sender(c);
         if (!c->principal ||
             (server->turn_cost < HTTP_TURN_COST && TAILQ_EMPTY(&server->waiting))) {
                 take_request(c);

@@ -5,15 +5,19 @@ import contextlib
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import threading
 import time
 import unittest
+import urllib.parse
 from unittest import mock
 
 import harness
+import test_ask
+import test_ask_page
 import test_network
 import test_templates
 from test_serve import Serve
@@ -302,6 +306,41 @@ class Reads(Shares):
         began = time.monotonic()
         self.assertEqual(self.status(GREEDY, "1", session="kept"), "ok")
         self.assertGreater(time.monotonic() - began, bob)
+
+
+class Pages(Shares):
+    """Large pages of questions."""
+
+    def serve(self, text, *options, **config):
+        mail = {"mail": {"command": harness.PYTHON, "args": [test_ask.MAIL]}}
+        super().serve(text, *options, "--allow-host", "c.example", mcpServers=mail, rules=[{"ask": "mail.send"}], ask={"page": test_ask_page.BASE, "wait": 1}, **config)
+
+    def show(self, page, key):
+        body = urllib.parse.urlencode(key).encode()
+        headers = {"Origin": test_ask_page.BASE, "Content-Type": "application/x-www-form-urlencoded"}
+        return self.connect(window=4096).request("POST", page, headers, body, "c.example")
+
+    def test_many_at_once(self):
+        """A principal has its own question shown very often, and does not read. Each page has 1.3 MB."""
+        self.assertEqual(self.status(BOB, "1", session="work"), "ok")
+        waiting = json.dumps(value(self.call(GREEDY, 'await mcp_mail.send(to="a", text="\'" * 260000)', session="asks").response()))
+        page = re.search(test_ask_page.BASE + "(/ask/[0-9a-f]{32})", waiting)[1]
+        answer = self.show(page, {"token": GREEDY}).response()
+        self.assertGreater(len(answer.body), 1_000_000)
+        for key in {"token": GREEDY}, {"key": test_ask_page.Pages.hidden(answer)["key"]}:
+            held = [self.show(page, key) for _ in range(500)]
+            began = time.monotonic()
+            self.assertEqual(self.status(BOB, "1", session="work"), "ok")
+            bob = time.monotonic() - began
+            self.assertLess(bob, USUAL)
+            # bob can send and get more than HTTP_HELD_SMALL.
+            self.assertEqual(self.status(BOB, "#" + "x" * 300_000 + "\nprint('y' * 9_000)", session="work"), "ok")
+            # The control: a request of the same principal comes after them.
+            began = time.monotonic()
+            self.assertEqual(self.status(GREEDY, "1", session="other"), "ok")
+            self.assertGreater(time.monotonic() - began, bob)
+            for connection in held:
+                connection.close()
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
