@@ -1,6 +1,7 @@
 /* Pages of questions. */
 #include "supervisor/http/ask-page.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -357,11 +358,15 @@ static void take_answer(struct http_connection *c, struct approvals *question, c
 
         snprintf(id, sizeof(id), "%s", view.id);
         if (answer.scope == SCOPES || (answer.scope != SCOPE_NO && is_too_large(&view))) {
-                show_question(c, 400, question, page, "This is no answer.");
+                show_question(c, 400, question, page, "This is not an answer to the question.");
                 return;
         }
         int r = approvals_answer(approvals_of_process(), APPROVAL_BY_PAGE, id, sha256, &answer,
                                  &err);
+        if (r == -EINVAL) {
+                show_question(c, 400, question, page, "This is not an answer to the question.");
+                return;
+        }
         if (r < 0) {
                 show_question(c, 409, question, page,
                               "The answer was not taken: the question is another one now.");
@@ -376,7 +381,6 @@ static void take_answer(struct http_connection *c, struct approvals *question, c
 static void refuse(struct http_connection *c, struct approvals *question,
                    const struct form_body *form)
 {
-        const char *sha256 = form_body_get(form, "sha256");
         bool is_missing = !form_body_get(form, "token") && !form_body_get(form, "key");
 
         event_token_refused(&(struct event_token_refused){.is_missing = is_missing, .status = 403});
@@ -384,13 +388,23 @@ static void refuse(struct http_connection *c, struct approvals *question,
         count_wrong(c);
         if (question)
                 approvals_wrong_token(question);
-        else if (form_body_get(form, "answer") && sha256 &&
-                 strlen(sha256) == QUESTION_SHA_SIZE - 1 &&
-                 strspn(sha256, "0123456789abcdef") == QUESTION_SHA_SIZE - 1)
-                record_refused_answer("page", "", sha256,
-                                      "no question has this page, or it has ended");
         respond_sentence(c, 403, "This token cannot answer here, or the question has ended.",
                          TOKEN_FORM);
+}
+
+/* The sender has had this page while there was a question: only then it is recorded, so that others cannot fill the journal. */
+static void refuse_late(struct http_connection *c, const struct form_body *form)
+{
+        const char *sha256 = form_body_get(form, "sha256");
+
+        if (form_body_get(form, "answer") && sha256 && strlen(sha256) == QUESTION_SHA_SIZE - 1 &&
+            strspn(sha256, "0123456789abcdef") == QUESTION_SHA_SIZE - 1)
+                record_refused_answer("page", "", sha256,
+                                      "no question has this page, or it has ended");
+        respond_sentence(
+                c, 409,
+                "The answer was not taken: the question was answered before, has ended, or its page is closed.",
+                "");
 }
 
 static void on_post(struct http_connection *c, const char *page)
@@ -407,6 +421,10 @@ static void on_post(struct http_connection *c, const char *page)
         }
         const struct mcp_principal *sender = find_sender(c, page, &form);
         const char *key = form_body_get(&form, "key");
+        if (!question && sender && key && !form_body_get(&form, "token")) {
+                refuse_late(c, &form);
+                return;
+        }
         if (!question || !sender || strcmp(sender->key, view_of(question).principal) != 0) {
                 refuse(c, question, &form);
                 return;

@@ -23,6 +23,7 @@ RULES = [{"ask": "mail.send", "why": "mail leaves the house"}, {"ask": "mail.not
 SEND = "(await mcp_mail.send(to='a@b', text='hello'))['ok']"
 CAUGHT = "try:\n    r = (await mcp_mail.send(to='a@b', text='hello'))['ok']\nexcept ToolError as e:\n    r = str(e)\nr"
 CLOSED = "This token cannot answer here, or the question has ended."
+LATE = "The answer was not taken: the question was answered before, has ended, or its page is closed."
 TRIES = 20  # wrong tokens of an address in a minute
 
 
@@ -90,6 +91,9 @@ class Asking(test_serve.Serve):
     def answer(self, page, word, token=ALICE):
         answer = self.post(page, {**self.shown(page, token), "answer": word})
         self.assertEqual((answer.status, f"Your answer was taken: {word}." in answer.body.decode()), (200, True), answer.body)
+
+    def late(self, answer):
+        self.assertEqual((answer.status, LATE in answer.body.decode()), (409, True), answer.body)
 
     def closed(self, answer):
         self.assertEqual((answer.status, CLOSED in answer.body.decode()), (403, True), answer.body)
@@ -248,10 +252,16 @@ class Pages(Asking):
         self.post(page, {**fields, "answer": "session"})
         self.assertEqual(self.decisions()[-1], ("page", "session"))
         self.assertTrue(self.value(self.call(alice, SEND)))  # the grant
-        # Once: the same form, and the token, find nothing afterwards.
-        self.closed(self.post(page, {**fields, "answer": "once"}))
-        self.assertEqual(self.decisions()[-1], ("page", "no question has this page, or it has ended"))
+        # Once: the token finds nothing afterwards. The same form, of a second tab or of a second click, is no wrong token.
+        for _ in range(TRIES):
+            self.late(self.post(page, {**fields, "answer": "once"}))
+        self.assertEqual(self.decisions()[-TRIES:], [("page", "no question has this page, or it has ended")] * TRIES)
         self.closed(self.post(page, {"token": ALICE}))
+        # Who has not had the page writes nothing into the journal: neither without its key, nor with the key of another page.
+        decisions = self.decisions()
+        for path, key in ((page, "0" * 64), (page, theirs["key"]), ("/ask/" + "0" * 32, fields["key"]), (page + "0", fields["key"]), (page, None)):
+            self.closed(self.post(path, {"sha256": fields["sha256"], "answer": "once", **({"key": key} if key else {})}))
+        self.assertEqual(self.decisions(), decisions)
         self.answer(others, "no", BOB)
 
     def test_bounds_and_hostile_text(self):
@@ -279,7 +289,7 @@ class Pages(Asking):
         (text,) = json.loads(self.run_cloister("approve", "--json", "--server", str(self.server.pid), env=self.environment()).stdout)
         terminal = test_ask.Terminal("approve", text["id"], "--answer", "once", cwd=self.dir, env={"XDG_STATE_HOME": self.state})
         self.assertEqual(terminal.end(), 0, terminal.out)
-        self.closed(self.post(page, {**fields, "answer": "no"}))
+        self.late(self.post(page, {**fields, "answer": "no"}))
         # The answer of a page ends the question at a terminal.
         events = self.call(alice, "3\n" + SEND)
         page = self.told(events)
@@ -293,7 +303,7 @@ class Pages(Asking):
         for _ in range(10):
             self.closed(self.post(page, {"token": "x" * 20}))
         self.closed(self.post(page, {"token": ALICE}))
-        self.closed(self.post(page, {**fields, "answer": "once"}))
+        self.late(self.post(page, {**fields, "answer": "once"}))
         self.assertEqual(self.decisions()[-2], ("page", "not the token of the principal; the page is closed"))
         self.assertEqual(len([d for d in self.decisions() if d[0] == "page"]), wrong + 11)
         sent = next(n for n in range(40) if self.post("/ask/x", {"token": BOB}).status == 429)
@@ -317,7 +327,7 @@ class Pages(Asking):
         # The next question of the same session has no page. With the key again, it has one; the old address stays none.
         self.assertNotIn("/ask/", json.dumps(list(self.call(alice, "1\n" + CAUGHT, reset=True))))
         self.reload(page=BASE)
-        self.closed(self.post(page, {**fields, "answer": "once"}))
+        self.late(self.post(page, {**fields, "answer": "once"}))
         # Another address: the old page is closed, also where it was the only way to answer, and nothing is sent.
         self.reload(by=["page"])
         events = self.call(bob, CAUGHT, session="b", wait=60)
@@ -326,12 +336,23 @@ class Pages(Asking):
         self.reload(page="https://d.example")
         answer = self.post(page, {**fields, "answer": "once"})
         self.assertEqual((answer.status, answer.body), (403, b"the form must come from this page (ask.page)\n"))
-        self.closed(self.post(page, {**fields, "answer": "once"}, Origin="https://d.example"))
+        self.late(self.post(page, {**fields, "answer": "once"}, Origin="https://d.example"))
         self.assertIn("the page of the question is not served any more (ask.page)", self.value(events))
         # The session goes on with the new address.
         text = json.dumps(list(self.call(bob, "2\n" + SEND, session="b")))
         self.assertIn("https://d.example/ask/", text)
         self.assertNotIn(BASE, text)
+
+    def test_plan(self):
+        """The answer about a plan is once or no; another word is no answer, and not taken for a late one."""
+        page = self.told(self.modern("alice", "await mcp_mail.send(to='a@b', text='hello')\n1", arguments={"plan": True}))
+        fields = self.shown(page)
+        wrong = self.post(page, {**fields, "answer": "session"})
+        self.assertEqual((wrong.status, self.hidden(wrong)), (400, fields), wrong.body)
+        self.assertIn(b"This is not an answer to the question.", wrong.body)
+        self.assertEqual(re.findall('name="answer" value="(.*?)"', wrong.body.decode()), ["once", "no"])
+        self.answer(page, "once")
+        self.assertEqual(self.decisions()[-1], ("page", "once"))
 
 
 class Refusals(harness.Case):
