@@ -184,7 +184,6 @@ static void on_freed(evutil_socket_t fd, short what, void *data)
         on_place_free(data);
 }
 
-/* The index of the profile of a sandbox that is requested under the newest config, or -1. */
 /* Of "cloister: image NAME: TEXT" the text. */
 static const char *image_line_text(const char *line)
 {
@@ -195,6 +194,7 @@ static const char *image_line_text(const char *line)
         return text ? text + 2 : line;
 }
 
+/* The index of the profile of a sandbox that is requested under the newest config, or -1. */
 static int profile_of(const struct sessions *sessions, const struct session *s)
 {
         if (s->config != sessions->context.config)
