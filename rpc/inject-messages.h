@@ -43,6 +43,8 @@ struct inject_request {
                 char text[INJECT_PLACEHOLDER_SIZE];
         } placeholders[INJECT_SECRETS_MAX]; /* of INJECT_OPEN; the name "" ends the list */
         uint64_t session;
+        uint64_t
+                principal; /* of INJECT_OPEN; 0: there is only one, whose sessions share as principals do */
 };
 
 enum inject_event_kind {

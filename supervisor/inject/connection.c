@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/share.h"
 #include "supervisor/inject/forward.h"
 #include "supervisor/inject/response.h"
 #include "supervisor/inject/tls.h"
@@ -83,8 +84,18 @@ static void clear(struct buffer *b)
 static void count_body(struct inject_connection *c, size_t n)
 {
         c->session->inject->bodies += n - c->body;
+        c->session->bodies += n - c->body;
         c->body = n;
 }
+
+/* The counted bodies, this one among them, are more than those of its principal may be. */
+static bool is_full(const struct inject_connection *c)
+{
+        return c->body > 0 && !share_allows(inject_use_of_principal(c->session).bodies,
+                                            c->session->inject->bodies, INJECT_BODIES_MAX, 0);
+}
+
+static const char too_many[] = "has too many large requests at a time";
 
 /* how: the status of the whole response, or 0. */
 static void tell_end(struct inject_connection *c, unsigned how)
@@ -278,8 +289,8 @@ static void feed(struct inject_connection *c)
         bool is_enough = c->reader.state == HTTP_READER_DONE ||
                          (n > INJECT_WHOLE_MAX &&
                           forward_streams(c->session->inject->settings, c->host));
-        if (c->session->inject->bodies > INJECT_BODIES_MAX)
-                answer(c, 503, "has too many large requests at a time");
+        if (is_full(c))
+                answer(c, 503, too_many);
         else if (c->reader.state == HTTP_READER_HEADERS)
                 take_head(c);
         else if (is_enough && ask(c) < 0)
@@ -327,6 +338,7 @@ static int begin_exchange(struct inject_connection *c, struct error *why)
         bool is_head = c->reader.request.method == HTTP_METHOD_HEAD;
         bool is_old = c->reader.request.minor_0;
         bool is_whole = c->reader.state == HTTP_READER_DONE;
+        bool has_body = c->reader.request.body.length > 0;
 
         int r = forward_append(c->session, c->host, &c->reader, is_whole ? NULL : &c->stream,
                                &c->to_server, why);
@@ -338,8 +350,10 @@ static int begin_exchange(struct inject_connection *c, struct error *why)
         c->is_uploading = !is_whole;
         if (is_whole)
                 end_request(c);
-        else
-                count_body(c, 0);
+        /* A whole body stays here until the server has read it, and may have become longer. */
+        count_body(c, is_whole && has_body ? c->to_server.length : 0);
+        if (is_full(c))
+                return -EDQUOT;
         if (!c->server.ssl)
                 c->server.ssl = authority_connect(inject->authority, host_of(c)->name,
                                                   c->server.fd);
@@ -400,9 +414,12 @@ static void step_send(struct inject_connection *c, bool *moved)
                         return;
                 explicit_bzero(buffer_bytes(&c->to_server), (size_t)n);
                 buffer_consume(&c->to_server, (size_t)n);
+                if (c->body > 0)
+                        count_body(c, c->to_server.length);
                 *moved = true;
         }
         clear(&c->to_server);
+        count_body(c, 0);
 }
 
 /* A piece of the body, once the server has taken the previous piece. */
@@ -623,7 +640,9 @@ void inject_connection_decided(struct inject_connection *c, bool is_allowed, boo
         else if (r == -EACCES)
                 answer(c, 403, error.text);
         else if (r < 0)
-                answer(c, 503, "got a request that is too large with its secrets");
+                answer(c, 503,
+                       r == -EDQUOT ? too_many
+                                    : "got a request that is too large with its secrets");
         pump(c);
 }
 

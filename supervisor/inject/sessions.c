@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/share.h"
 #include "supervisor/inject/connection.h"
 
 void inject_session_close(struct inject_session *s)
@@ -34,7 +35,8 @@ void inject_session_close(struct inject_session *s)
 static bool may_open(const struct inject_session *s)
 {
         return s->n_connections < INJECT_CONNECTIONS_EACH &&
-               s->inject->n_connections < INJECT_CONNECTIONS_MAX;
+               share_allows(inject_use_of_principal(s).n_connections, s->inject->n_connections,
+                            INJECT_CONNECTIONS_MAX, 1);
 }
 
 static void on_handed(evutil_socket_t fd, short what, void *data)
@@ -93,6 +95,7 @@ int inject_session_open(struct inject *inject, const struct inject_request *requ
         *s = (struct inject_session){.inject = inject,
                                      .next = inject->sessions,
                                      .id = request->session,
+                                     .principal = request->principal,
                                      .socket = socket};
         snprintf(s->profile, sizeof(s->profile), "%.*s", (int)sizeof(request->profile) - 1,
                  request->profile);

@@ -18,6 +18,7 @@ from unittest import mock
 import harness
 import test_ask
 import test_ask_page
+import test_inject
 import test_network
 import test_templates
 from test_serve import Serve
@@ -280,6 +281,65 @@ class Proxy(Shares):
     def test_control_room_of_one_principal(self):
         self.serve(f"greedy {GREEDY}\n")
         self.assertGreater(self.fill(), 24 << 20)
+
+
+class Secrets(Shares):
+    """The process of a profile that puts secrets into requests: its connections, and the bodies that it reads before a request is sent."""
+    CONFIG = {"sessions": 40, "pool": 0}
+    CURVE, openssl, authority, certificates, secrets = (getattr(test_inject.Case, name) for name in ("CURVE", "openssl", "authority", "certificates", "secrets"))
+    false = ()
+    FETCH = test_inject.GUEST + "fetch('https://localhost:{port}/echo', {data})[0]"
+    HOLD = test_inject.GUEST + """
+held = []
+for _ in range({n}):
+    try:
+        held.append(tunnel({port}))
+        held[-1].sendall(b"POST /echo HTTP/1.1\\r\\nHost: localhost:{port}\\r\\nContent-Length: 1048576\\r\\n\\r\\n" + b"a" * {body})
+    except OSError:
+        pass
+time.sleep({seconds})
+sum(t.gettimeout() is not None for t in held)
+"""
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        os.chmod(self.dir, 0o755)
+        self.authority("ca")
+        self.host = self.second = test_inject.Host(self.certificates())
+        self.addCleanup(self.host.close)
+        self.serve(self.BOTH, profiles={"net": {"network": {"allow": [f"{name}:{self.host.port}" for name in ("localhost", "127.0.0.1")]}, "secrets": self.secrets()}}, profile="net")
+
+    def spawn(self, log, *arguments, **options):
+        values = dict(zip(("T_TOKEN", "T_KEY", "T_FORM", "T_OTHER"), test_inject.VALUES), SSL_CERT_FILE=self.path("ca.pem"))
+        make = harness.environment
+        with mock.patch.object(harness, "environment", lambda **more: make(**values, **more)):
+            return super().spawn(log, *arguments, **options)
+
+    def run_in(self, token, session, code, **values):
+        answer = value(self.call(token, self.fill_in(code, values), session=session).response())
+        self.assertEqual(answer["status"], "ok", answer)
+        return answer["value"]["json"]
+
+    def fill_in(self, code, values):
+        for name, text in {"port": self.host.port, **values}.items():
+            code = code.replace("{%s}" % name, str(text))
+        return code
+
+    def test_connections(self):
+        """greedy's sessions have at most half of the 128 connections, and bob's is made at once."""
+        held = [self.run_in(GREEDY, f"s{i}", self.HOLD, n=32, body=0, seconds=0) for i in range(5)]
+        self.assertEqual(held[0], 32)  # the control
+        self.assertEqual(self.in_time(lambda: self.run_in(BOB, "work", self.FETCH, data="None")), 200)
+        self.assertEqual(self.run_in(GREEDY, "own", self.FETCH, data="None"), 0)
+
+    def test_bodies(self):
+        """greedy's requests wait with half of the bytes that all bodies may have, and bob's request passes."""
+        for i in range(5):
+            self.run_in(GREEDY, f"s{i}", self.HOLD, n=1, body=1048575, seconds=0.5)
+        self.assertEqual(self.in_time(lambda: self.run_in(BOB, "work", self.FETCH, data="b'x' * 300000")), 200)
+        # The control: the greedy principal's own request is refused.
+        self.assertEqual(self.run_in(GREEDY, "own", self.FETCH, data="b'x' * 300000"), 503)
 
 
 class Reads(Shares):

@@ -208,6 +208,7 @@ int injected_open(struct session *s, struct error *err)
         injected->placeholders = calloc(1, sizeof(*injected->placeholders));
         if (!injected->placeholders)
                 return error_errno(err, ENOMEM, "placeholders");
+        injected->placeholders->principal = s->principal->number;
         int r = make_placeholders(s, injected->placeholders, err);
         if (r >= 0)
                 r = injected->list = make_list(s, err);
