@@ -127,6 +127,7 @@ class Installer {
     this._channel = channel;
     this._modules = modules;
     this._here = new kept.Set(); // what was installed before
+    this._last = null; // {run, promise} of the last request
   }
 
   /** install() of code: names of packages, or arrays of them. Returns [{name, version}] of what was added; throws InstallError. */
@@ -151,8 +152,18 @@ class Installer {
     return list.every((word) => this._here.has(word)) ? null : kept.then(this._ask(list, run), ({ error }) => error);
   }
 
-  /** Returns a promise of {error, added}: an error or null, and what was added. */
+  /**
+   * Returns a promise of {error, added}: an error or null, and what was added. The broker takes one request of a session at a time, so
+   * those of a run wait for each other. That of an interrupted run may never be answered: other runs do not wait for it.
+   */
   _ask(list, run) {
+    const next = () => this._askNow(list, run);
+    const promise = this._last?.run === run ? kept.then(this._last.promise, next, next) : next();
+    this._last = { __proto__: null, run, promise };
+    return promise;
+  }
+
+  _askNow(list, run) {
     const wanted = list.filter((word) => !this._here.has(word));
     if (wanted.length === 0) {
       return kept.Promise.resolve({ __proto__: null, error: null, added: [] });

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 
 from worker_case import WorkerTest
 from worker_rig import HEADER, FRAMES, tool_result
@@ -49,7 +50,26 @@ class Calls(WorkerTest):
         self.assertEqual(len(asked), 2)
         refused = {"ok": True, "result": {"set": "0123", "packages": [{"name": "one", "version": "1.0.0", "sha512": "x"}]}}
         self.assertIn("this session cannot read them", self.error("await install('one')")["message"])
-        self.assertEqual(self.value("install = 5; install"), 5)
+        self.assertEqual(self.value("var given = install; install = 5; var replaced = install; install = given; replaced"), 5)
+
+    def test_installs_at_once(self):
+        """The broker refuses a second installation of a session while one runs: install() asks for one after the other."""
+        open_now, most = [], []
+
+        def answer(number, query):
+            open_now.append(query["requirements"])
+            most.append(len(open_now))
+            threading.Timer(0.2, refuse, (number, query["requirements"])).start()
+
+        def refuse(number, words):
+            open_now.remove(words)
+            self.worker.send("RETURN", number, {"ok": False, "error": {"type": "InstallError", "message": words[0]}})
+
+        before, self.worker.on_query = self.worker.on_query, answer
+        self.addCleanup(lambda: setattr(self.worker, "on_query", before))
+        code = "(await Promise.allSettled([install('one'), install('two'), install()])).map((x) => x.reason.message)"
+        self.assertEqual(self.value(code), ["one", "two", "install() needs the name of a package"])
+        self.assertEqual(most, [1, 1])
 
     def test_many_at_once(self):
         self.assertEqual(self.value("(await Promise.all(Array.from({length: 100}, (_, i) => tools.echo({v: i})))).map(r => r.v)"), list(range(100)))
