@@ -276,13 +276,10 @@ static int append_buttons(const struct question_view *view, bool is_large, struc
                 [SCOPE_ALWAYS] = "as session, and propose rules for exactly these calls",
                 [SCOPE_NO] = "send nothing",
         };
-        int r = buffer_append_text(to, "<p><strong>");
+        char title[QUESTION_TITLE_SIZE];
 
-        if (r >= 0)
-                r = view->n_calls == 1 ? buffer_append_text(to, "Send this call?")
-                                       : buffer_printf(to, "Send these %zu calls?", view->n_calls);
-        if (r >= 0)
-                r = buffer_append_text(to, "</strong></p>\n");
+        question_title(view, title);
+        int r = buffer_printf(to, "<p><strong>%s</strong></p>\n", title);
 
         for (int i = 0; i < SCOPES && r >= 0; i++) {
                 if ((is_large && i != SCOPE_NO) ||
@@ -303,6 +300,10 @@ static int append_text(const struct question_view *view, bool is_large, struct b
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(BODY_MAX);
 
+        if (is_large && view->lacks_terminal)
+                return buffer_append_text(
+                        to,
+                        "<p>The question is too large for a page: it can only be denied.</p>\n");
         if (is_large)
                 return buffer_printf(
                         to, "<p>The question is too large for a page: cloister approve %s</p>\n",

@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -342,6 +343,43 @@ class Pages(Asking):
         text = json.dumps(list(self.call(bob, "2\n" + SEND, session="b")))
         self.assertIn("https://d.example/ask/", text)
         self.assertNotIn(BASE, text)
+
+    def test_only_a_page(self):
+        """Where no terminal can answer, no message names one, and its answer is refused with the reason."""
+        self.reload(by=["page"])
+        alice = self.session("alice", URL_ONLY)
+        events = self.call(alice, CAUGHT)
+        asked = next(m["params"] for _, m in events if m and m.get("method") == "elicitation/create")
+        self.assertTrue(asked["message"].startswith(f"1 call of mail.send: mail leaves the house: question {asked['elicitationId']}\n"), asked)
+        terminal = test_ask.Terminal("approve", asked["elicitationId"], "--answer", "once", cwd=self.dir, env={"XDG_STATE_HOME": self.state})
+        self.assertNotEqual(terminal.end(), 0)
+        self.assertIn(b'this question cannot be answered at a terminal ("ask": {"by"})', terminal.out)
+        self.assertEqual(self.decisions(), [("terminal", "a terminal cannot answer it")])
+        self.answer(asked["url"].removeprefix(BASE), "no")
+        self.assertIn("a person answered no", self.value(events))
+        page = self.told(self.call(alice, "await mcp_mail.send(to='a', text='x' * 300000)"))
+        text = self.post(page, {"token": ALICE}).body.decode()
+        self.assertIn("too large for a page: it can only be denied.", text)
+        self.assertNotIn("cloister approve", text)
+
+    def test_addresses(self):
+        """Wrong tokens are counted for the last 256 addresses that sent one."""
+        wrong = urllib.parse.urlencode({"token": BOB})
+
+        def status(address):
+            with socket.create_connection(self.address, harness.PATIENCE, (address, 0)) as s:
+                head = f"POST /ask/x HTTP/1.1\r\nHost: c.example\r\nOrigin: {BASE}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(wrong)}\r\n\r\n"
+                s.sendall((head + wrong).encode())
+                return int(s.makefile("rb").readline().split()[1])
+
+        began = time.monotonic()
+        self.assertEqual([status("127.0.2.1") for _ in range(TRIES + 1)], [403] * TRIES + [429])
+        self.assertEqual(status("127.0.2.2"), 403)  # the control
+        self.assertEqual([status(f"127.0.3.{i}") for i in range(254)], [403] * 254)
+        kept = status("127.0.2.1")
+        if time.monotonic() - began < 55:  # of a minute
+            self.assertEqual(kept, 429)
+        self.assertEqual([status("127.0.4.1"), status("127.0.2.1")], [403, 403])
 
     def test_plan(self):
         """The answer about a plan is once or no; another word is no answer, and not taken for a late one."""

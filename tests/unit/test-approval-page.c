@@ -69,7 +69,7 @@ static void test_page_alone(void)
         w->has_client = w->settings.by_terminal = false;
         ask_one(w, 0, 1);
         check(strncmp(w->way, " page ", 6) == 0);
-        check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), -ENOENT);
+        check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), -EACCES);
         snprintf(first, sizeof(first), "%s", page_of(w));
         check_eq_int(page_says(w, SCOPE_NO), 0);
         check_eq_int(w->outcome[0].state, -1);

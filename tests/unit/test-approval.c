@@ -216,7 +216,7 @@ static void test_terminal_that_is_not_asked(void)
         open_world(w);
         w->settings.by_terminal = false;
         ask_one(w, 0, 1);
-        check_eq_int(terminal_says(w, SCOPE_SESSION, NULL, NULL), -ENOENT);
+        check_eq_int(terminal_says(w, SCOPE_SESSION, NULL, NULL), -EACCES);
         check_eq_int(w->outcome[0].state, 0);
         client_says(w, "{\"action\":\"accept\"}", 400);
         check_eq_int(w->outcome[0].state, 1);

@@ -272,7 +272,8 @@ static void view(struct approvals *a, struct question_view *ret)
                                       .sha256 = digest(a),
                                       .calls = a->shown,
                                       .n_calls = a->n_left,
-                                      .is_plan = a->settings.is_plan};
+                                      .is_plan = a->settings.is_plan,
+                                      .lacks_terminal = !a->settings.by_terminal};
 }
 
 static void on_client(struct client_ask *ask, yyjson_val *result, const char *why);
@@ -433,27 +434,31 @@ static void on_client(struct client_ask *ask, yyjson_val *result, const char *wh
         take_answer(a, &answer, "client");
 }
 
-/* Sets the error, which is why the answer counts for nothing. a: NULL: there is no such question. */
+/* Why an answer counts for nothing. */
+static const struct refusal {
+        int code;
+        const char *why, *text; /* for the journal; for the person */
+} no_question = {ENOENT, "no question has this id, or it has ended",
+                 "no question has this id: it was answered, or has ended"},
+  other_calls = {EBADMSG, "it is about other calls",
+                 "the answer is about other calls than the question: show it again"},
+  not_here = {EACCES, "a terminal cannot answer it",
+              "this question cannot be answered at a terminal (\"ask\": {\"by\"})"};
+
+/* Sets the error. a: NULL: there is no such question. */
 static int refuse_answer(struct approvals *a, const char *who, const char *id, const char *sha256,
-                         int code, struct error *err)
+                         const struct refusal *refusal, struct error *err)
 {
+        const struct approval_event event = {
+                .name = "refused", .who = who, .sha256 = sha256, .why = refusal->why};
         struct error ignored = {};
 
-        log_warning("an answer for the question \"%.16s\" was refused: %s", id,
-                    a ? "it is about other calls" : "no such question is open");
-        error_set(err, code, "%s",
-                  a ? "the answer is about other calls than the question: show it again"
-                    : "no question has this id: it was answered, or has ended");
+        log_warning("an answer for the question \"%.16s\" was refused: %s", id, refusal->why);
         if (a)
-                (void)record(a,
-                             &(struct approval_event){.name = "refused",
-                                                      .who = who,
-                                                      .sha256 = sha256,
-                                                      .why = "it is about other calls"},
-                             &ignored);
+                (void)record(a, &event, &ignored);
         else
-                record_refused_answer(who, id, sha256, "no question has this id, or it has ended");
-        return -code;
+                record_refused_answer(who, id, sha256, refusal->why);
+        return error_set(err, refusal->code, "%s", refusal->text);
 }
 
 int approvals_answer(struct approval_list *all, enum approval_by by, const char *id,
@@ -466,10 +471,12 @@ int approvals_answer(struct approval_list *all, enum approval_by by, const char 
                 if (strcmp(a->id, id) == 0)
                         break;
         }
-        if (!a || !(by == APPROVAL_BY_PAGE ? a->is_page_open : a->settings.by_terminal))
-                return refuse_answer(NULL, who, id, sha256, ENOENT, err);
+        if (!a || (by == APPROVAL_BY_PAGE && !a->is_page_open))
+                return refuse_answer(NULL, who, id, sha256, &no_question, err);
+        if (by == APPROVAL_BY_TERMINAL && !a->settings.by_terminal)
+                return refuse_answer(a, who, id, sha256, &not_here, err);
         if (!*digest(a) || strcmp(a->sha256, sha256) != 0)
-                return refuse_answer(a, who, id, sha256, EBADMSG, err);
+                return refuse_answer(a, who, id, sha256, &other_calls, err);
         if (a->settings.is_plan && answer->scope != SCOPE_ONCE && answer->scope != SCOPE_NO)
                 return error_set(err, EINVAL, "the answer about a plan is once, no, or rows");
         if (answer->rows && answer->scope != SCOPE_ONCE)

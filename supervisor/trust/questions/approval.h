@@ -150,7 +150,8 @@ void approvals_recheck(struct approvals *approvals,
 
 enum approval_by { APPROVAL_BY_TERMINAL, APPROVAL_BY_PAGE };
 
-/* An answer for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EBADMSG or -EINVAL with an error. */
+/* An answer for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EACCES (not at a terminal), -EBADMSG or -EINVAL
+ * with an error. */
 int approvals_answer(struct approval_list *all, enum approval_by by, const char *id,
                      const char *sha256, const struct approval_answer *answer, struct error *err);
 /* The question whose page has this name, the last part of its address; NULL: there is none, or its page is closed. */

@@ -148,21 +148,22 @@ static int append_first(const struct question_view *view, struct buffer *to)
         size_t least = has_others ? WHY_SHORTER : WHY_SHORT;
         const char *others = has_others ? " (and other rules)" : "";
         const char *why = find_why(view);
+        const char *last = view->lacks_terminal ? "question" : "cloister approve";
         size_t from = to->length;
 
         int r = buffer_printf(to, view->is_plan ? "plan of %zu call%s: " : "%zu call%s of ",
                               view->n_calls, plural(view->n_calls));
         if (r >= 0)
                 r = append_tools(view, to);
-        size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) +
-                      strlen(": : cloister approve ") + strlen(view->id) + strlen(others);
+        size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) + strlen(": :  ") +
+                      strlen(last) + strlen(view->id) + strlen(others);
         if (r >= 0 && why) {
                 size_t room = used < QUESTION_LINE ? QUESTION_LINE - used - 1 : 0;
                 r = buffer_append_text(to, ": ");
                 if (r >= 0)
                         r = append_name(to, why, room > least ? room : least);
         }
-        return r < 0 ? r : buffer_printf(to, "%s: cloister approve %s\n", others, view->id);
+        return r < 0 ? r : buffer_printf(to, "%s: %s %s\n", others, last, view->id);
 }
 
 /* The JSON that will be sent, in one line: white space between its values may be anything. */
@@ -218,8 +219,10 @@ static int append_calls(const struct question_view *view, size_t most, struct bu
                 if (r < 0)
                         return r;
                 if (to->length + line.length > most)
-                        return buffer_printf(to, "… %zu more: cloister approve %s\n",
-                                             view->n_calls - i, view->id);
+                        return view->lacks_terminal
+                                       ? buffer_printf(to, "… %zu more\n", view->n_calls - i)
+                                       : buffer_printf(to, "… %zu more: cloister approve %s\n",
+                                                       view->n_calls - i, view->id);
                 r = buffer_append(to, buffer_bytes(&line), line.length);
                 if (r < 0)
                         return r;
@@ -391,14 +394,21 @@ enum question_scope question_scope_find(const char *name, size_t n)
         return SCOPES;
 }
 
+/* A terminal may show the end of a long message only: the number stands here too. */
+void question_title(const struct question_view *view, char ret[QUESTION_TITLE_SIZE])
+{
+        if (view->n_calls == 1)
+                snprintf(ret, QUESTION_TITLE_SIZE, "Send this call?");
+        else
+                snprintf(ret, QUESTION_TITLE_SIZE, "Send these %zu calls?", view->n_calls);
+}
+
 /* One list that is not required: Codex cannot leave an empty text field, and shows one field on a screen. */
 static void put_schema(struct json_out *out, const struct question_view *view)
 {
-        char title[64] = "Send this call?";
+        char title[QUESTION_TITLE_SIZE];
 
-        /* A terminal may show the end of a long message only: the number stands here too. */
-        if (view->n_calls != 1)
-                snprintf(title, sizeof(title), "Send these %zu calls?", view->n_calls);
+        question_title(view, title);
         json_out_begin(out, "requestedSchema", '{');
         json_out_text(out, "type", "object");
         json_out_begin(out, "properties", '{');

@@ -21,6 +21,7 @@ enum {
         QUESTION_NOTE_MAX = 400,  /* bytes of a person's words to the code */
         QUESTION_LINE = 90,       /* characters, of which a client shows three lines */
         QUESTION_LINE_MAX = 1200, /* bytes of a call in the message */
+        QUESTION_TITLE_SIZE = 64,
 };
 
 /* Of a call that asks because its plan lacks it. */
@@ -48,7 +49,8 @@ struct question_view {
         const char *sha256;
         const struct question_call *const *calls;
         size_t n_calls;
-        bool is_plan; /* the calls are those of a plan */
+        bool is_plan;        /* the calls are those of a plan */
+        bool lacks_terminal; /* `cloister approve` cannot answer it: it is not named */
 };
 
 /* Digest of what will be sent, and by which tools. Returns 0 or -ENOMEM. */
@@ -64,6 +66,8 @@ int question_message(const struct question_view *view, struct buffer *to, size_t
 int question_whole(const struct question_view *view, size_t columns, struct buffer *to);
 /* Whether the first three lines of the message show all calls whole. */
 bool question_is_short(const struct question_view *view);
+/* "Send these 40 calls?" */
+void question_title(const struct question_view *view, char ret[QUESTION_TITLE_SIZE]);
 /* Fills in the form. Returns 0 or negative errno; call client_request_done() in any case. again: the answer before did not
  * fit. *n_shown: as for question_message(). */
 int question_form(const struct question_view *view, bool again, struct client_request *ret,
