@@ -4,7 +4,9 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <linux/time_types.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 
@@ -87,8 +89,49 @@ static inline uintptr_t raw_thread_pointer(void)
         return at;
 }
 
+/*
+ * Calls visit() with the names of a directory until it returns another value than 0, and returns that. buffer: aligned to 8 bytes, larger than an
+ * entry, unused by visit(). Returns 0 at the end, or negative errno.
+ */
+static inline long raw_each_name(int directory, char *buffer, long size,
+                                 int (*visit)(void *data, int directory, const char *name),
+                                 void *data)
+{
+        long n;
+
+        while ((n = raw_call(SYS_getdents64, directory, raw_pointer(buffer), size, 0, 0, 0)) > 0) {
+                for (long at = 0; at < n;) {
+                        const struct dirent64 *entry = (const void *)(buffer + at);
+                        const char *name = entry->d_name;
+                        at += entry->d_reclen;
+                        if (name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2])))
+                                continue;
+                        const int r = visit(data, directory, name);
+                        if (r != 0)
+                                return r;
+                }
+        }
+        return n;
+}
+
 /* The kernel's set of signals: bit n-1 is signal n. */
 typedef uint64_t raw_signals;
+
+/* The kernel's struct sigaction. */
+struct raw_action {
+        void (*handler)(int number, siginfo_t *info, void *context);
+        uint64_t flags;
+        void (*restorer)(void);
+        raw_signals mask;
+};
+
+/* action, before: may be NULL. */
+static inline long raw_signal_action(int number, const struct raw_action *action,
+                                     struct raw_action *before)
+{
+        return raw_call(SYS_rt_sigaction, number, raw_pointer(action), raw_pointer(before),
+                        sizeof(raw_signals), 0, 0);
+}
 
 static inline int raw_signal_mask(int how, const raw_signals *set, raw_signals *before)
 {

@@ -591,7 +591,6 @@ PyObject *copy_keep(PyObject *args, int *is_copy)
 enum {
         SIGNALS = 64,
         NAP_NS = 50000,
-        ACTION_WORDS = 4, /* of the kernel's struct sigaction: handler, flags, restorer, mask */
 };
 
 static struct {
@@ -600,7 +599,7 @@ static struct {
         struct context context;
         struct dump_header header;
         int64_t number;
-        uint64_t actions[SIGNALS + 1][ACTION_WORDS];
+        struct raw_action actions[SIGNALS + 1];
         stack_t stack;
 } branch;
 
@@ -615,17 +614,15 @@ void branch_prepare(void)
 
 static void save_signals(void)
 {
-        for (long i = 1; i <= SIGNALS; i++)
-                raw_call(SYS_rt_sigaction, i, 0, raw_pointer(branch.actions[i]),
-                         sizeof(raw_signals), 0, 0);
+        for (int i = 1; i <= SIGNALS; i++)
+                raw_signal_action(i, NULL, &branch.actions[i]);
         raw_call(SYS_sigaltstack, 0, raw_pointer(&branch.stack), 0, 0, 0, 0);
 }
 
 static void restore_signals(void)
 {
-        for (long i = 1; i <= SIGNALS; i++)
-                raw_call(SYS_rt_sigaction, i, raw_pointer(branch.actions[i]), 0,
-                         sizeof(raw_signals), 0, 0);
+        for (int i = 1; i <= SIGNALS; i++)
+                raw_signal_action(i, &branch.actions[i], NULL);
         raw_call(SYS_sigaltstack, raw_pointer(&branch.stack), 0, 0, 0, 0, 0);
 }
 

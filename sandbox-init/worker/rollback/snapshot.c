@@ -156,28 +156,12 @@ int snapshot_set_mode(const struct snapshot *s, uint32_t i, uint32_t mode)
         return (int)r;
 }
 
-static bool is_dots(const char *name)
-{
-        return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 int snapshot_each(int directory, int (*visit)(void *data, int directory, const char *name),
                   void *data)
 {
         static char entries[ENTRIES_SIZE] __attribute__((aligned(8)));
-        long n;
 
-        while ((n = raw_call(SYS_getdents64, directory, raw_pointer(entries), sizeof(entries), 0, 0,
-                             0)) > 0) {
-                for (long at = 0; at < n;) {
-                        const struct dirent64 *entry = (const void *)(entries + at);
-                        at += entry->d_reclen;
-                        int r = is_dots(entry->d_name) ? 0 : visit(data, directory, entry->d_name);
-                        if (r != 0)
-                                return r;
-                }
-        }
-        return (int)n;
+        return (int)raw_each_name(directory, entries, sizeof(entries), visit, data);
 }
 
 void snapshot_fd_path(int fd, char to[32])
