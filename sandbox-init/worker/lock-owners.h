@@ -3,7 +3,7 @@
  * are held for writing. Their layout is part of glibc's ABI, because a program can be linked with one that is initialized.
  *
  * Ids are small numbers, so that data of the guest may look like such a lock. A lock is searched for only where its holder must have it: in the
- * 4 KiB behind an address that is on the holder's stack or in its registers, and in the static variables of libraries.
+ * page of an address that is on a holder's stack or in its registers, in the page behind that one, and in the static variables of libraries.
  */
 #pragma once
 
@@ -19,5 +19,5 @@ struct lock_holder {
  * scratch_map(). */
 void lock_owners_find(const struct lock_holder *holders, unsigned n);
 
-/* Of the locks that were noted: writes the new ids, in the order of the holders. */
-void lock_owners_renew(const int32_t *ids);
+/* Writes the new id of a holder, by its index, into its locks that were noted. */
+void lock_owners_renew(unsigned holder, int32_t id);
