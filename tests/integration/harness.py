@@ -99,14 +99,14 @@ def put_elsewhere(path):
         os.rmdir(f"{path}~")
 
 
-# In the capable mode root's tests write the configs, and an ordinary user reads them.
-READABLE = "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", "")
+# In the capable mode root's tests write the configs, and an ordinary user, who Cloister is, reads them.
+CAPABLE = "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
 def make_private(path):
     """Lets only the user of Cloister read a file, such as one of tokens. Returns its path."""
     os.chmod(path, 0o600)
-    if READABLE:
+    if CAPABLE:
         home = os.stat(environment()["HOME"])
         os.chown(path, home.st_uid, home.st_gid)
     return path
@@ -115,7 +115,7 @@ def make_private(path):
 def spread_mkdtemp(*args, make=tempfile.mkdtemp, **rest):
     path = make(*args, **rest)
     put_elsewhere(path)
-    if READABLE:
+    if CAPABLE:
         os.chmod(path, 0o755)
     return path
 
