@@ -15,7 +15,7 @@ NOT_ANSWERED = "a call of another client has not been answered, and the request 
 
 class LateQuestions(test_serve_asks.Asks):
     def config(self):
-        own = [test_serve_asks.FAULTY, "--pid-file", self.path("pids")]
+        own = [test_serve_asks.FAULTY, "--pid-file", harness.make_private(self.write("pids", ""))]
         return test_serve.Serve.config(self, {
             "faulty": {"command": harness.PYTHON, "args": [test_serve_asks.FAULTY]},
             "own": {"command": harness.PYTHON, "args": own, "instances": "principal"},

@@ -104,7 +104,7 @@ CAPABLE = "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
 def make_private(path):
-    """Lets only the user of Cloister read a file, such as one of tokens. Returns its path."""
+    """Lets only the user of Cloister use a file, such as one of tokens. Returns its path."""
     os.chmod(path, 0o600)
     if CAPABLE:
         home = os.stat(environment()["HOME"])
