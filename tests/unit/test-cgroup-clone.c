@@ -154,6 +154,55 @@ static int clone_into_leaves(struct cgroups *cgroups)
         return 0;
 }
 
+static pid_t start_sleeper(void)
+{
+        pid_t pid = fork();
+
+        if (pid == 0)
+                _exit(pause());
+        check(pid > 0);
+        return pid;
+}
+
+static void free_with(struct cgroup *leaf, pid_t pid)
+{
+        check_eq_int(cgroup_kill(leaf), 0);
+        check_eq_int(waitpid(pid, NULL, 0), pid);
+        cgroup_free(leaf);
+}
+
+/* A process is added to a leaf while templates have access to others: for example the writer of a branch's file. */
+static int add_while_lent(struct cgroups *cgroups)
+{
+        struct error err = {0};
+        struct cgroup *home = plain_leaf(cgroups), *first = plain_leaf(cgroups),
+                      *second = plain_leaf(cgroups), *beside = plain_leaf(cgroups);
+        int parent = cgroups->items[0].fd;
+
+        check_ok(ids_drop_privilege(SANDBOX_ROOT, true, &err)); /* as in the monitor */
+        pid_t writer = start_sleeper(), refused = start_sleeper(), also = start_sleeper();
+        int lent = cgroup_lend(first, TEMPLATE_ID, TEMPLATE_ID);
+        check(lent >= 0);
+        check_ok(cgroup_add(beside, writer, &err));
+        pid_t pid = clone_as_template(home, lent);
+        check(pid > 0 && cgroup_holds(first, pid));
+        close(lent);
+        struct cgroup *third = plain_leaf(cgroups);
+        /* Two templates, both refused. Their sessions are added, and nothing is lent then. */
+        check(cgroup_lend(second, TEMPLATE_ID, TEMPLATE_ID) >= 0);
+        check(cgroup_lend(third, TEMPLATE_ID + 1, TEMPLATE_ID + 1) >= 0);
+        check_ok(cgroup_add(second, refused, &err));
+        check_ok(cgroup_add(third, also, &err));
+        check_eq_int(owner_of(parent, "cgroup.procs"), 0);
+        check_eq_int(owner_of(cgroup_dir(third), "cgroup.procs"), 0);
+        free_with(first, pid);
+        free_with(second, refused);
+        free_with(third, also);
+        free_with(beside, writer);
+        cgroup_free(home);
+        return 0;
+}
+
 /* Foreign ids, without CAP_CHOWN. */
 static int lend_without_privilege(struct cgroups *cgroups)
 {
@@ -186,6 +235,11 @@ static void test_cloned_into_a_leaf(void)
         in_child(clone_into_leaves);
 }
 
+static void test_added_while_another_is_lent(void)
+{
+        in_child(add_while_lent);
+}
+
 static void test_without_privilege(void)
 {
         in_child(lend_without_privilege);
@@ -200,6 +254,7 @@ int main(void)
         }
         run(test_version_1_lends_none);
         run(test_cloned_into_a_leaf);
+        run(test_added_while_another_is_lent);
         run(test_without_privilege);
         return 0;
 }

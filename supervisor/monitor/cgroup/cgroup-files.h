@@ -85,6 +85,7 @@ struct cgroup {
         struct cgroups *owner;      /* borrowed */
         char name[48];              /* its path from "sandboxes" */
         int fds[CGROUP_PLACES_MAX]; /* the leaf in each hierarchy, in the order of owner->items */
+        bool is_lent;               /* its cgroup.procs belongs to a template */
 
         /* For cgroup-spare.h: */
         bool is_reusable; /* a session's */
@@ -130,6 +131,7 @@ struct cgroups {
         bool may_stay;         /* see cgroups_may_stay() */
         uint32_t serial;
         uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */
+        gid_t lent_to_group;
         bool is_lent;
         int mount;        /* detached mount of our parent directory, see cgroup.c; or -1 */
         bool mount_tried; /* making the mount was tried */

@@ -127,19 +127,30 @@ static int open_in_mount(struct cgroup *cgroup)
         return fd < 0 ? -errno : fd;
 }
 
+static int give_parent(struct cgroups *owner, uid_t uid, gid_t gid)
+{
+        int r = give(owner->items[0].fd, uid, gid);
+
+        if (r < 0)
+                return r;
+        owner->is_lent = uid != geteuid();
+        owner->lent_to = uid;
+        owner->lent_to_group = gid;
+        return 0;
+}
+
 /* Gives both files that the kernel checks to these ids. */
 static int give_both(struct cgroup *cgroup, uid_t uid, gid_t gid)
 {
         struct cgroups *owner = cgroup->owner;
+        int r = 0;
 
-        if (!owner->is_lent || owner->lent_to != uid) {
-                int r = give(owner->items[0].fd, uid, gid);
-                if (r < 0)
-                        return r;
-                owner->is_lent = uid != geteuid();
-                owner->lent_to = uid;
-        }
-        return give(cgroup->fds[0], uid, gid);
+        if (!owner->is_lent || owner->lent_to != uid)
+                r = give_parent(owner, uid, gid);
+        if (r >= 0)
+                r = give(cgroup->fds[0], uid, gid);
+        cgroup->is_lent = r >= 0 && uid != geteuid();
+        return r;
 }
 
 int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid)
@@ -158,16 +169,13 @@ static void take_back(struct cgroup *cgroup)
         /* On failure the write that follows fails. */
         if (fchownat(owner->items[0].fd, members, geteuid(), getegid(), 0) == 0 &&
             fchownat(cgroup->fds[0], members, geteuid(), getegid(), 0) == 0)
-                owner->is_lent = false;
+                owner->is_lent = cgroup->is_lent = false;
 }
 
-int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
+static int move(const struct cgroup *cgroup, pid_t pid, struct error *err)
 {
         char text[16];
 
-        /* No template clones into the group of a server. */
-        if (cgroup->owner->is_lent && cgroup->name[0] != '.')
-                take_back(cgroup);
         snprintf(text, sizeof(text), "%d", pid);
         for (size_t i = 0; i < cgroup->owner->count; i++) {
                 int r = cgroup_is_used_in(cgroup, i) ? cgroup_write(cgroup->fds[i], members, text)
@@ -177,6 +185,22 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
                                            cgroup->owner->items[i].path);
         }
         return 0;
+}
+
+int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
+{
+        struct cgroups *owner = cgroup->owner;
+        /* No template clones into the group of a server. */
+        bool takes_back = (owner->is_lent || cgroup->is_lent) && cgroup->name[0] != '.';
+        /* A template may be cloning into another leaf at this moment. If it is refused, its session is added to that one. */
+        bool lends_again = owner->is_lent && takes_back && !cgroup->is_lent;
+
+        if (takes_back)
+                take_back(cgroup);
+        int r = move(cgroup, pid, err);
+        if (lends_again)
+                (void)give_parent(owner, owner->lent_to, owner->lent_to_group);
+        return r;
 }
 
 int cgroup_dir(const struct cgroup *cgroup)

@@ -103,7 +103,7 @@ bool cgroup_has_reached_limit(const struct cgroup *cgroup, uint64_t *seen);
 uint64_t cgroup_pids_refused(struct cgroup *cgroup);
 
 /* Moves a process into the leaf in all hierarchies. Takes back ownership that cgroup_lend() gave
- * away. */
+ * away of this leaf. Other leaves that are lent remain so. */
 int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
 
 /*
