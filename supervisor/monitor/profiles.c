@@ -551,6 +551,9 @@ static void do_end(struct profile *p, void *error)
 {
         enter(p, PROFILE_UNUSED);
         if (p->n_waiting > 0 && ++p->template_deaths <= TEMPLATE_DEATHS_MAX) {
+                /* No request fails with this error, and no branch can begin from the sessions of that template any more. */
+                log_warning("profile %s: its template is started again: %s", p->settings->name,
+                            ((const struct error *)error)->text);
                 handle(p, EVENT_WANTED, NULL);
                 return;
         }

@@ -172,6 +172,7 @@ class Killed(Templates):
             self.assertEqual([r["status"] for r in results], ["ok"] * 20, [r for r in results if r["status"] != "ok"])
             for i in range(20):
                 server.ask("tools/call", {"name": "run_python", "arguments": {"code": "import os; os._exit(0)", "session": f"s{attempt}-{i}"}})
+        self.assertIn("profile default: its template is started again: the template was killed while", server.log())
 
     def test_again_and_again_while_sessions_are_made(self):
         server = self.serve(pool={"min": 1, "max": 4})
