@@ -103,12 +103,17 @@ def put_elsewhere(path):
 CAPABLE = "mode=capable" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
-def make_private(path):
-    """Lets only the user of Cloister use a file, such as one of tokens. Returns its path."""
-    os.chmod(path, 0o600)
+def give(path):
+    """Makes the user of Cloister the owner of a path."""
     if CAPABLE:
         home = os.stat(environment()["HOME"])
         os.chown(path, home.st_uid, home.st_gid)
+
+
+def make_private(path):
+    """Lets only the user of Cloister use a file, such as one of tokens. Returns its path."""
+    os.chmod(path, 0o600)
+    give(path)
     return path
 
 
