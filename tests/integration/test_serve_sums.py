@@ -91,18 +91,19 @@ class Memory(Sums):
         """cpu_total becomes less than cpu= of a principal with a session: it counts at once, and so does the earlier one again."""
         self.serve(f"greedy {GREEDY} cpu=1.8\nbob {BOB}\n", cpu_total=1.9, memory_total="2G")
         self.assertEqual(self.status(GREEDY, "1", session="s0"), "ok")
-        # The cpu hierarchy of version 1 has a directory for each principal.
-        found = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.pid}-*/sandboxes/p-*/cpu.cfs_quota_us", recursive=True)
+        # The cpu hierarchy of version 1, and version 2, have a directory for each principal.
+        found = [path for name in ("cpu.cfs_quota_us", "cpu.max") for path in
+                 glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.pid}-*/sandboxes/p-*/{name}", recursive=True)]
         if not found:
-            self.skipTest("no control group of version 1 bounds processors")
-        own = os.path.dirname(found[0])
+            self.skipTest("no control group bounds processors")
+        own, name = os.path.split(found[0])
 
         def quotas():
-            """Of all sandboxes, and of the principal."""
+            """Of all sandboxes, and of the principal; -1: none."""
             texts = []
             for place in (os.path.dirname(own), own):
-                with open(place + "/cpu.cfs_quota_us", encoding="ascii") as f:
-                    texts.append(int(f.read()))
+                with open(f"{place}/{name}", encoding="ascii") as f:
+                    texts.append(int(f.read().split()[0].replace("max", "-1")))
             return texts
 
         self.assertEqual(quotas(), [38000, 36000])
