@@ -10,7 +10,7 @@ config_code_fn config_check_ask_by, config_check_ask_page;
 
 enum config_ask_by { CONFIG_ASK_CLIENT = 1, CONFIG_ASK_TERMINAL = 2, CONFIG_ASK_PAGE = 4 };
 
-/* Returns bits of enum config_ask_by; CONFIG_ASK_PAGE only with an address. 0: nobody. */
+/* Returns bits of enum config_ask_by; CONFIG_ASK_PAGE only with an address. 0: no way to answer. */
 unsigned config_ask_by(const struct config_ask *ask);
 /* Whether those that are named can answer. Returns 0 or -EINVAL with an error that names the profile. */
 int config_check_asks(const struct config *config, struct error *err);

@@ -1,6 +1,6 @@
 /*
- * The body of a form that a browser posts, as application/x-www-form-urlencoded (WHATWG URL, 5.1). What two parsers could read
- * differently is refused: two fields of one name, a '%' without two hexadecimal digits, a NUL byte.
+ * The body of a form that a browser posts, as application/x-www-form-urlencoded (WHATWG URL, 5.1). Text that two parsers could
+ * read differently is refused: two fields of one name, a '%' without two hexadecimal digits, a NUL byte.
  */
 #pragma once
 

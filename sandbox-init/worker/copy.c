@@ -416,7 +416,7 @@ static void drop_signals(void)
         while (r > 0 || r == -EINTR);
 }
 
-/* What the threads need takes some milliseconds. Who waits for the copy need not wait for that, unless the copy is young. */
+/* The work for the threads takes some milliseconds. Who waits for the copy need not wait for that, unless the copy is young. */
 static void wait_until_cleared(void)
 {
         const struct __kernel_timespec idle = {.tv_nsec = IDLE_NS};

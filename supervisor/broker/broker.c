@@ -161,7 +161,7 @@ static int parse_config(const struct options *options, const struct link_config_
         return r;
 }
 
-/* Only a server that knows who sends a request has pages for questions. A running one goes on without. */
+/* Only a server that knows who sends a request has pages for questions. A running one continues without them. */
 static int check_ask_pages(const struct broker *broker, struct config *config, struct error *err)
 {
         const struct options *options = &broker->options;

@@ -27,7 +27,7 @@ static void add_who(char to[WHO_MAX], const char *who)
         snprintf(to + n, WHO_MAX - n, "%s%s", n > 0 ? ", or " : "", who);
 }
 
-/* "answers come from …": those that are asked about calls of this profile. */
+/* "answers come from …": those who answer questions about calls of this profile. */
 static void name_who_answers(const struct config_profile *profile, char to[WHO_MAX])
 {
         unsigned by = config_ask_by(&profile->ask);

@@ -181,7 +181,7 @@ static struct question_view view_of(struct approvals *question)
         return view;
 }
 
-/* The value of the form that answers: nobody can make it who has not sent the token. It ends with the token. */
+/* The value of the form that answers: only who has sent the token can make it. It ends with the token. */
 static void make_key(const char *page, const char *token, char key[SHA256_TEXT_SIZE])
 {
         static char secret[2 * UNGUESSABLE_LENGTH + 1];
@@ -228,7 +228,7 @@ static struct mcp_principal *find_by_key(const struct http_connection *c, const 
         return NULL;
 }
 
-/* Who sends the form, by its token or its key. NULL: nobody that is known. */
+/* Who sends the form, by its token or its key. NULL: no known principal. */
 static struct mcp_principal *find_sender(const struct http_connection *c, const char *page,
                                          const struct form_body *form)
 {

@@ -20,7 +20,7 @@ enum {
 struct inject_connection;
 struct inject_session;
 
-/* What all sessions of a principal have. */
+/* The shares of all sessions of a principal. */
 struct inject_use {
         size_t n_connections, bodies;
 };

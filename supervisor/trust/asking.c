@@ -245,7 +245,7 @@ static const struct approval_host host = {
 
 /* ---- calls ---- */
 
-/* Who is asked is what the session began with; the address of the pages is where the server has them now. NULL: nowhere. */
+/* Those who can answer stay as when the session began; the address of the pages is where the server has them now. NULL: nowhere. */
 static const char *find_page(const struct session *s)
 {
         const struct config *config = s->context->config;

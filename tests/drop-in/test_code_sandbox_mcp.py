@@ -174,7 +174,7 @@ class Libraries(systems.SystemCase):
         self.check_image_of_a_language()
 
     def check_progress(self, server):
-        """The first call of each language is told what the build of its image does: by progress if it has a token, else by messages for
+        """The first call of each language gets the steps of the build of its image: by progress if it has a token, else by messages for
         the log, if it wants them; a client that wants neither gets nothing. The index keeps the wheels back meanwhile."""
         self.index.let_go.clear()
         call = lambda tool, code, meta: server.request("tools/call", {"name": tool, "arguments": {"code": code}, "_meta": meta})

@@ -149,7 +149,7 @@ class Asking(test_serve.Serve):
 
 class Pages(Asking):
     def test_clients(self):
-        # Of the first era: the client opens the address, which is no answer; the page answers, and the client is told so.
+        # Of the first era: the client opens the address, which answers nothing; the page answers, and the client gets a message about that.
         alice = self.session("alice", URL_ONLY)
         events = self.call(alice, SEND)
         asked = next(m for _, m in events if m and m.get("method") == "elicitation/create")
@@ -182,7 +182,7 @@ class Pages(Asking):
         self.answer(page, "once")
         self.assertTrue(self.value(self.modern("alice", None, arguments={"session": running["session"]})))
 
-        # A client that declares nothing is told the address, and is answered after `wait`.
+        # A client that declares nothing gets the address as text, and is answered after `wait`.
         events = self.call(self.session("bob", {}), SEND, session="b")
         page = self.told(events)
         running = next(m["result"] for _, m in events if m and "result" in m)["structuredContent"]
@@ -253,7 +253,7 @@ class Pages(Asking):
         self.post(page, {**fields, "answer": "session"})
         self.assertEqual(self.decisions()[-1], ("page", "session"))
         self.assertTrue(self.value(self.call(alice, SEND)))  # the grant
-        # Once: the token finds nothing afterwards. The same form, of a second tab or of a second click, is no wrong token.
+        # Once: the token finds nothing afterwards. The same form, of a second tab or of a second click, does not count as a wrong token.
         for _ in range(TRIES):
             self.late(self.post(page, {**fields, "answer": "once"}))
         self.assertEqual(self.decisions()[-TRIES:], [("page", "no question has this page, or it has ended")] * TRIES)
@@ -298,7 +298,7 @@ class Pages(Asking):
         self.answer(page, "once")
         terminal = test_ask.Terminal("approve", text["id"], "--answer", "once", cwd=self.dir, env={"XDG_STATE_HOME": self.state})
         self.assertNotEqual(terminal.end(), 0)
-        # Ten wrong tokens close the page, for the right one too; the terminal goes on. Twenty of an address are refused unread.
+        # Ten wrong tokens close the page, for the right one too; the terminal still answers. Twenty of an address are refused unread.
         page = self.told(self.call(alice, SEND))
         fields, wrong = self.shown(page), len([d for d in self.decisions() if d[0] == "page"])
         for _ in range(10):
@@ -339,7 +339,7 @@ class Pages(Asking):
         self.assertEqual((answer.status, answer.body), (403, b"the form must come from this page (ask.page)\n"))
         self.late(self.post(page, {**fields, "answer": "once"}, Origin="https://d.example"))
         self.assertIn("the page of the question is not served any more (ask.page)", self.value(events))
-        # The session goes on with the new address.
+        # The session continues with the new address.
         text = json.dumps(list(self.call(bob, "2\n" + SEND, session="b")))
         self.assertIn("https://d.example/ask/", text)
         self.assertNotIn(BASE, text)
@@ -382,7 +382,7 @@ class Pages(Asking):
         self.assertEqual([status("127.0.4.1"), status("127.0.2.1")], [403, 403])
 
     def test_plan(self):
-        """The answer about a plan is once or no; another word is no answer, and not taken for a late one."""
+        """The answer about a plan is once or no; another word answers nothing, and is not taken for a late one."""
         page = self.told(self.modern("alice", "await mcp_mail.send(to='a@b', text='hello')\n1", arguments={"plan": True}))
         fields = self.shown(page)
         wrong = self.post(page, {**fields, "answer": "session"})

@@ -22,7 +22,7 @@ BUSY = f"# {EVIL}\nimport asyncio, os\nprint({EVIL!r}, flush=True)\nwhile not os
 
 
 class Navigated(AssertionError):
-    """The page was replaced while it was asked."""
+    """The page was replaced during a request to it."""
 
 
 class Browser:

@@ -21,7 +21,7 @@ struct world {
         unsigned n_asked, n_withdrawn, n_holds, n_releases;
         bool at_terminal;
         uint32_t wait_ms;
-        char way[300]; /* that was told last */
+        char way[300]; /* the last one */
         unsigned n_pages_done;
         struct approval_call calls[CALLS];
         struct {

@@ -7,7 +7,7 @@ static void open_pages(struct world *w)
         snprintf(w->settings.page, sizeof(w->settings.page), "https://c.example");
 }
 
-/* The name of the page, from the way that was told. */
+/* The name of the page, from the text about the way to answer. */
 static const char *page_of(const struct world *w)
 {
         const char *page = strstr(w->way, "https://c.example/ask/");
@@ -59,7 +59,7 @@ static void test_page(void)
         close_world(w);
 }
 
-/* A page alone; each question has another one, and an old one is none. */
+/* A page alone; each question has another one, and an old one is not found. */
 static void test_page_alone(void)
 {
         struct world *w = &world;
@@ -77,7 +77,7 @@ static void test_page_alone(void)
         ask_one(w, 1, 1);
         check(strcmp(first, page_of(w)) != 0 && !approvals_find_page(&w->all, first));
         check_eq_int(page_says(w, SCOPE_ONCE), 0);
-        w->has_terminal = false; /* nobody sees the address */
+        w->has_terminal = false; /* the address is not shown */
         check_eq_int(add(w, 2, 1), APPROVAL_WAITS);
         approvals_held(w->a);
         settle(w);
@@ -98,7 +98,7 @@ static void test_client_that_opens_addresses(void)
         check_has(buffer_bytes(&w->ask->request.params), "\"mode\":\"url\"");
         check_eq_int(w->wait_ms, 0);
         client_says(w, "{\"action\":\"accept\"}", 1);
-        check_eq_int(approvals_state(w->a), APPROVAL_ASKED); /* that is no answer */
+        check_eq_int(approvals_state(w->a), APPROVAL_ASKED); /* that answers nothing */
         check_eq_int(w->wait_ms, 50000);
         check_eq_int(w->n_pages_done, 0);
         check_eq_int(page_says(w, SCOPE_ONCE), 0);
@@ -149,7 +149,7 @@ static void test_wrong_tokens_close_the_page(void)
         struct world *w = &world;
         char page[64];
 
-        for (int others = 0; others < 3; others++) { /* nobody, the terminal, the client's form */
+        for (int others = 0; others < 3; others++) { /* none, the terminal, the client's form */
                 open_pages(w);
                 w->has_client = others == 2;
                 w->settings.by_terminal = others == 1;
@@ -199,7 +199,7 @@ static void test_pages_that_are_not_served(void)
         struct world *w = &world;
         char page[64];
 
-        for (int others = 0; others < 3; others++) { /* nobody, the terminal, the client's form */
+        for (int others = 0; others < 3; others++) { /* none, the terminal, the client's form */
                 open_pages(w);
                 w->has_client = others == 2;
                 w->settings.by_terminal = others == 1;

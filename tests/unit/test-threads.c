@@ -292,7 +292,7 @@ static void handle_for_long(int number)
                 ;
 }
 
-/* What it does in a handler is not what it did in its place: then it is held by a signal. */
+/* The calls in a handler are other calls than those in its place: then it is held by a signal. */
 static void test_one_waits_in_a_handler(void)
 {
         const struct sigaction action = {.sa_handler = handle_for_long, .sa_flags = SA_RESTART};
@@ -449,7 +449,7 @@ static void test_one_waits_elsewhere(void)
         refuse(wait_elsewhere, false);
 }
 
-/* The last but one has the signal when the last one, for which there is no room, ends the hold. Its pause() goes on. */
+/* The last but one has the signal when the last one, for which there is no room, ends the hold. Its pause() continues. */
 static void test_a_refused_hold_interrupts_none(void)
 {
         pthread_t threads[THREADS_MAX + 1];

@@ -69,7 +69,7 @@ void live_output(struct live *live, enum cell_stream stream, const char *bytes, 
 /* Progress of a call, as its server reports it, and a log message of a server (params, not checked). */
 void live_progress(struct live *live, const char *server, const struct cell_progress *progress);
 void live_log(struct live *live, const char *server, yyjson_val *params);
-/* What Cloister does for the call, as for struct cell_client_calls. It is part of the progress; a client without a token for it
+/* A step of the work for the call, as for struct cell_client_calls. It is part of the progress; a client without a token for it
  * gets log messages of the level info, at most every LIVE_PROGRESS_MS. */
 void live_step(struct live *live, const char *what, const char *text);
 /* The code waits for a person, as this text says, which the owner keeps until the next call; NULL: it does not any more. */

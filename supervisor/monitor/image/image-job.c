@@ -34,7 +34,7 @@ struct image_job {
         char held[HELD_LINE_MAX]; /* the last line of the builder's output */
         size_t length;
         bool line_done;
-        bool quiet; /* its output is told, not printed */
+        bool quiet; /* its output goes to `told`, and is not printed */
         void (*done)(void *data, const struct error *error);
         void (*told)(void *data, const char *line);
         void *data;
@@ -51,7 +51,7 @@ static void pass_on_held(struct image_job *job)
         job->held[job->length] = '\0';
 }
 
-/* A line that is incomplete yet is told later. */
+/* A line that is incomplete yet follows later. */
 static void tell(struct image_job *job)
 {
         uint64_t passed = clock_ms() - job->told_ms;

@@ -222,10 +222,10 @@ struct cell_client_calls {
         /* Passes a request on; returns 0, or negative errno and it is not taken. Does not answer it before
          * it returns. */
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
-        /* The page of this elicitationId, which the client was asked to open, is not needed any more. */
+        /* The page of this elicitationId, which the client got a request to open, is not needed any more. */
         void (*page_done)(void *data, const char *page);
         void (*progress)(void *data, const char *server, const struct cell_progress *progress);
-        /* What Cloister does before the code can run, or goes on: `what` is the name of the thing ("image"), text a
+        /* A step of the work before the code can run, or continue: `what` is the name of the thing ("image"), text a
          * line about it, not checked; "": that is over. */
         void (*step)(void *data, const char *what, const char *text);
         /* params of notifications/message, not checked. */

@@ -280,8 +280,8 @@ static int check_room(struct channel *c, uint8_t type, size_t n)
         return type == FRAME_RETURN && !charge_fits(&c->kept, n) ? -ENOBUFS : 0;
 }
 
-/* r: of the frame that was queued. Answers that arrive together are written together, after the last of them. What is about the code of a
- * cell is written with the code, so that the worker wakes up once. */
+/* r: of the frame that was queued. Answers that arrive together are written together, after the last of them. Frames about the code of a
+ * cell are written with the code, so that the worker wakes up once. */
 static int queued(struct channel *c, uint8_t type, int r)
 {
         c->queued += r >= 0;

@@ -53,7 +53,7 @@ struct approvals {
         uint64_t client_us;                /* when the client got the question */
         char page[UNGUESSABLE_LENGTH + 1]; /* the name of its page */
         bool is_page_open;
-        bool is_address_given; /* the client was asked to open the page … */
+        bool is_address_given; /* the client got a request to open the page … */
         bool is_address_asked; /* … and has not answered */
         unsigned n_wrong;      /* tokens, of the page */
 
@@ -501,7 +501,7 @@ struct approvals *approvals_find_page(const struct approval_list *all, const cha
         return found;
 }
 
-/* Its page is closed. Who else can answer is told; without anybody the calls are denied. */
+/* Its page is closed. The other ways to answer get a message; without one the calls are denied. */
 static void lose_page(struct approvals *a, const char *why)
 {
         close_page(a);

@@ -13,8 +13,8 @@
  * A decline or cancel within APPROVAL_SHOWN_MS is not the answer of a person: clients exist that declare elicitation and show
  * nothing. Only the terminal or a page can answer then.
  *
- * A page has an address that nobody can guess, and belongs to the principal of the session (supervisor/http/ask-page.h). A client that can
- * only open addresses gets that; its "accept" says that the page was opened, and is no answer.
+ * A page has an address that cannot be guessed, and belongs to the principal of the session (supervisor/http/ask-page.h). A client that can
+ * only open addresses gets that; its "accept" says that the page was opened, and answers nothing.
  */
 #pragma once
 
@@ -100,7 +100,7 @@ struct approval_host {
         bool (*ask_person)(void *data, const struct person_way *way);
         /* That is over. */
         void (*end_person)(void *data);
-        /* The page of this elicitationId, which the client was asked to open, is not needed any more. */
+        /* The page of this elicitationId, which the client got a request to open, is not needed any more. */
         void (*page_done)(void *data, const char *page);
         /* The call is sent, or is not: why. The call is the owner's again. */
         void (*decide)(void *data, struct approval_call *call, bool is_allowed, const char *why);

@@ -193,7 +193,7 @@ static int write_line(const char *line, size_t n)
         return -code;
 }
 
-/* Finishes the last record: what nobody waits for. */
+/* Finishes the last record: the part that no call waits for. */
 static void settle(void)
 {
         const char *kind = take_ptr(the->unwritten);
