@@ -623,9 +623,9 @@ class ImageGroup(Image):
     HOGS = 6
 
     def guard_of(self, pid):
-        """The first process above it that is not in its pid namespace."""
-        inside = os.readlink(f"/proc/{pid}/ns/pid")
-        while os.readlink(f"/proc/{pid}/ns/pid") == inside:
+        """The first process above it that is in this pid namespace. A user may not read the namespace of a process that is not dumpable, but how
+        many pids it has."""
+        while len(contents(f"/proc/{pid}/status").split("NSpid:")[1].split("\n")[0].split()) > 1:
             pid = harness.stat_of(str(pid))[0]
         return pid
 
