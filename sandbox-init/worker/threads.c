@@ -386,7 +386,7 @@ static void let_go(void)
 long threads_hold(bool in_place)
 {
         int32_t refused = 0;
-        uint64_t robust_list;
+        uint64_t robust_list = 0;
 
         all.n_held = 0;
         all.in_place = in_place;
