@@ -103,8 +103,8 @@ class Copies(rawmcp.ServerCase):
         )
 
     def seen(self):
-        """Returns what the watcher found out about each new process (copies, the writer), and ends the watcher."""
-        code = "end = time.monotonic() + 10\nwhile not os.path.exists('/workspace/seen') and time.monotonic() < end: time.sleep(0.01)\nwatcher.kill(); _ = watcher.wait()\njson.load(open('/workspace/seen'))"
+        """Returns what the watcher found out about each new process (copies, the writer), and ends the watcher; None if it saw none in time."""
+        code = "end = time.monotonic() + 10\nwhile not os.path.exists('/workspace/seen') and time.monotonic() < end: time.sleep(0.01)\nwatcher.kill(); _ = watcher.wait()\njson.load(open('/workspace/seen')) if os.path.exists('/workspace/seen') else None"
         return self.value(code)
 
     def test_a_checkpoint_and_its_writer(self):
@@ -114,12 +114,18 @@ class Copies(rawmcp.ServerCase):
         self.assertGreaterEqual(len(copies), 1)
         for found in copies:
             self.refused(found)
-        self.watch("slow")
-        cell = self.cell("[secret.raw.decode(), len(block)]", session=self.session + "-b", **{"from": self.session + "@a"})
-        for found in self.seen():
+        seen = None
+        for name in "bcde":  # on a busy machine a writer may end before the watcher, which is at rest, runs
+            self.watch("slow")
+            cell = self.cell("[secret.raw.decode(), len(block)]", session=f"{self.session}-{name}", **{"from": self.session + "@a"})
+            self.assertEqual(cell["status"], "ok", cell)
+            self.assertEqual(cell["value"]["json"], ["the true", 20 * MB])
+            seen = self.seen()
+            if seen:
+                break
+        self.assertTrue(seen)
+        for found in seen:
             self.refused(found)
-        self.assertEqual(cell["status"], "ok", cell)
-        self.assertEqual(cell["value"]["json"], ["the true", 20 * MB])
         # The session itself, and its checkpoint afterwards.
         self.assertEqual(self.value("secret.raw.decode()", restore="a"), "the true")
 
