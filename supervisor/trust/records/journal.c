@@ -44,12 +44,8 @@ static struct journal {
         uint64_t n;
         char head[JOURNAL_HASH_SIZE], chain[UNGUESSABLE_LENGTH + 1];
         bool is_noted;
-        struct buffer record; /* the last one */
+        struct buffer record;
         struct json_out out;
-        const char *unwritten; /* its kind, if it is written later; NULL: it was written */
-        bool is_unhashed;      /* it was written, and `head` is that of the record before it */
-        bool is_behind;        /* `later` was active once */
-        struct event *later;
         struct journal_waits ready, syncs;
 } * the;
 
@@ -175,6 +171,17 @@ bool journal_is_open(void)
         return the && the->fd >= 0;
 }
 
+struct json_out *journal_begin(const char *kind)
+{
+        if (!journal_is_open())
+                return NULL;
+        buffer_consume(&the->record, the->record.length);
+        the->record.error = 0;
+        the->out = (struct json_out){.to = &the->record};
+        journal_record_begin(&the->out, the->n + 1, kind, the->head);
+        return &the->out;
+}
+
 /* A record that was written in part would spoil the next one. */
 static int write_line(const char *line, size_t n)
 {
@@ -193,94 +200,22 @@ static int write_line(const char *line, size_t n)
         return -code;
 }
 
-/* Finishes the last record: the part that no call waits for. */
-static void settle(void)
-{
-        const char *kind = take_ptr(the->unwritten);
-
-        if (kind) {
-                int r = write_line(buffer_bytes(&the->record), the->record.length);
-                if (r < 0) {
-                        log_warning("journal: write %u.jsonl: %s: the record \"%s\" is lost",
-                                    the->segment, strerror(-r), kind);
-                        return;
-                }
-                the->n++;
-                the->is_unhashed = true;
-        }
-        if (!the->is_unhashed)
-                return;
-        the->is_unhashed = false;
-        sha256_text(buffer_bytes(&the->record), the->record.length, the->head);
-        if (!the->is_noted)
-                the->is_noted = send_request(JOURNAL_NOTE, 0, 0, -1) >= 0;
-}
-
-/* Runs behind all events that were active when the record was made: they send the call, or write its answer to the code. Events of one
- * priority run in the order in which they became active. */
-static void on_later(evutil_socket_t fd, short what, void *data)
-{
-        the->is_behind = !the->is_behind;
-        if (the->is_behind)
-                event_active(the->later, EV_TIMEOUT, 0);
-        else
-                settle();
-}
-
-static void settle_later(void)
-{
-        the->is_behind = false;
-        event_active(the->later, EV_TIMEOUT, 0);
-}
-
-struct json_out *journal_begin(const char *kind)
-{
-        if (!journal_is_open())
-                return NULL;
-        settle();
-        if (!journal_is_open())
-                return NULL;
-        buffer_consume(&the->record, the->record.length);
-        the->record.error = 0;
-        the->out = (struct json_out){.to = &the->record};
-        journal_record_begin(&the->out, the->n + 1, kind, the->head);
-        return &the->out;
-}
-
-static int finish_line(struct error *err)
+int journal_end(uint64_t *n, struct error *err)
 {
         json_out_end(&the->out, '}');
         int r = the->out.error;
         if (r >= 0)
                 r = buffer_append(&the->record, "\n", 1);
-        return r < 0 ? error_errno(err, -r, "journal: write %u.jsonl", the->segment) : 0;
-}
-
-int journal_end(uint64_t *n, struct error *err)
-{
-        int r = finish_line(err);
-
-        if (r < 0)
-                return r;
-        r = write_line(buffer_bytes(&the->record), the->record.length);
+        if (r >= 0)
+                r = write_line(buffer_bytes(&the->record), the->record.length);
         if (r < 0)
                 return error_errno(err, -r, "journal: write %u.jsonl", the->segment);
+        sha256_text(buffer_bytes(&the->record), the->record.length, the->head);
         the->n++;
-        the->is_unhashed = true;
         if (n)
                 *n = the->n;
-        settle_later();
-        return 0;
-}
-
-int journal_end_later(const char *kind, struct error *err)
-{
-        int r = finish_line(err);
-
-        if (r < 0)
-                return r;
-        the->unwritten = kind;
-        settle_later();
+        if (!the->is_noted)
+                the->is_noted = send_request(JOURNAL_NOTE, 0, 0, -1) >= 0;
         return 0;
 }
 
@@ -298,8 +233,6 @@ static int write_start(uint32_t after, struct error *err)
 /* The chain continues in a new segment. The old one must not get another record then. */
 static int take_segment(uint32_t number, int fd, struct error *err)
 {
-        if (the->fd >= 0)
-                settle();
         int before_fd = the->fd;
         uint32_t before = the->segment;
         off_t before_bytes = the->bytes;
@@ -504,8 +437,7 @@ int journal_new(struct event_base *base, const struct journal_owner *owner, stru
         unguessable(the->chain);
         the->tick = evtimer_new(base, on_tick, NULL);
         the->gather = evtimer_new(base, on_gather, NULL);
-        the->later = evtimer_new(base, on_later, NULL);
-        if (the->tick && the->gather && the->later)
+        if (the->tick && the->gather)
                 return 0;
         journal_free();
         return error_errno(err, ENOMEM, "journal");
@@ -524,11 +456,10 @@ void journal_free(void)
                 finish(TAILQ_FIRST(&the->syncs), &ended);
         if ((out = journal_begin("end"))) {
                 json_out_text(out, "why", "the server has ended");
-                if (journal_end(NULL, NULL) >= 0)
-                        settle();
+                (void)journal_end(NULL, NULL);
         }
         loop_event_free(&the->readable);
-        loop_free_events((struct event *[]){the->tick, the->gather, the->later}, 3);
+        loop_free_events((struct event *[]){the->tick, the->gather}, 2);
         fd_close_many((int[]){the->fd, the->socket}, 2);
         buffer_done(&the->record);
         free(the);
@@ -541,8 +472,6 @@ void journal_abandon(void)
 
         if (!the)
                 return;
-        if (the->fd >= 0)
-                settle();
         drop_process(&ended);
         if (the->fd >= 0)
                 close(take_fd(the->fd));

@@ -69,6 +69,3 @@ void journal_cancel(struct journal_wait *wait);
 struct json_out *journal_begin(const char *kind);
 /* *n: its number; may be NULL. Returns 0 or negative errno: nothing was written, and err has the path and the reason. */
 int journal_end(uint64_t *n, struct error *err);
-/* As journal_end(), but the record is written after the events that are active now, before the next record and before the loop waits. A failure of
- * that is in the log. kind: static. */
-int journal_end_later(const char *kind, struct error *err);

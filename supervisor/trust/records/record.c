@@ -123,7 +123,6 @@ void record_answer(const struct record_answer *answer)
                 [RECORD_NOT_SENT] = "not sent",
         };
         struct json_out *out = answer->of > 0 ? journal_begin("answer") : NULL;
-        struct error err = {};
 
         if (!out)
                 return;
@@ -134,9 +133,7 @@ void record_answer(const struct record_answer *answer)
         json_out_int(out, "bytes", (int64_t)answer->bytes);
         if (answer->why)
                 put(out, "why", answer->why, strlen(answer->why), TEXT_BYTES_MAX);
-        /* The code does not wait for it. */
-        if (journal_end_later("answer", &err) < 0)
-                log_warning("%s: the record \"answer\" is lost", err.text);
+        end_record("answer");
 }
 
 /* ---- others ---- */
