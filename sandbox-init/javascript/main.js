@@ -12,4 +12,4 @@ var settings = JSON.parse(process.argv[2]);
 
 process.argv = [process.execPath];
 process.execArgv = [];
-new (require('./worker.js')('./session.js').Session)(settings).prepareLater();
+new (require('./session.js').Session)(settings).prepareLater();

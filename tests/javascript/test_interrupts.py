@@ -99,7 +99,7 @@ class Rest(WorkerTest):
     def test_a_session_that_rests_has_no_second_thread(self):
         """And gets another one for the next cell."""
         threads = "fs.readdirSync('/proc/self/task').length"
-        file = self.modules.place / "worker.js"
+        file = self.modules.place / "session.js"
         text = file.read_text()
         self.assertIn("REST_MS = 30000", text)
         file.write_text(text.replace("REST_MS = 30000", "REST_MS = 500"))

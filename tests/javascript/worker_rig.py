@@ -20,32 +20,29 @@ HEADER = struct.Struct("<IBBHQ")
 REMIND_S = 0.2  # SESSION_REMIND_MS
 
 
-def _script(path):
-    spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
+def _frame_rows():
+    spec = importlib.util.spec_from_file_location("frame_rows", TOP / "rpc/frame-rows.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-frame_rows = _script(TOP / "rpc/frame-rows.py")
-bundle = _script(TOP / "sandbox-init/javascript/embed.py").bundle
+frame_rows = _frame_rows()
 FRAMES = {row[0]: int(row[1], 16) for row in frame_rows.rows(TOP / "rpc/frames.def")}
 NAMES = {number: name for name, number in FRAMES.items()}
 
 
 class Modules:
-    """The files of the worker in one directory, as in a sandbox; and a directory that stands for /workspace."""
+    """The modules in one directory, as in a sandbox; and a directory that stands for /workspace."""
 
     def __init__(self):
         self.root = Path(tempfile.mkdtemp(prefix="cloister-test-javascript-"))
         self.place, self.workspace = self.root / "modules", self.root / "workspace"
         self.place.mkdir()
         (self.workspace / "out").mkdir(parents=True)
-        own, frames = TOP / "sandbox-init/javascript", self.root / "frames.js"
-        for name in ("interrupt-fields.js", "interrupt-thread.js", "main.js"):
-            shutil.copy(own / name, self.place)
-        frames.write_text(frame_rows.javascript(TOP / "rpc/frames.def"))
-        (self.place / "worker.js").write_text(bundle([*own.glob("*.js"), *own.glob("*/*.js"), ACORN, frames]))
+        for path in (*TOP.glob("sandbox-init/javascript/*.js"), *TOP.glob("sandbox-init/javascript/*/*.js"), ACORN):
+            shutil.copy(path, self.place)
+        (self.place / "frames.js").write_text(frame_rows.javascript(TOP / "rpc/frames.def"))
 
     def close(self):
         shutil.rmtree(self.root, ignore_errors=True)
