@@ -17,8 +17,11 @@ enum {
         RECENT = 1024,
         ENTRIES = 128,
         SCRATCH_SIZE = MAPPINGS_MAX * sizeof(struct mapping),
+        COUNT_MAX = 4096, /* how often a lock is taken by its holder, and how many wait */
+        SPINS_MAX = 1000,
         KIND_SHARED = 128, /* of pthread_mutex_t */
         WRITE_LOCKED = 3,  /* PTHREAD_RWLOCK_WRPHASE | PTHREAD_RWLOCK_WRLOCKED */
+        READERS_MAX = COUNT_MAX << 3,
 };
 #define ELF_MAGIC  0x464c457fU /* ELFMAG, little-endian */
 #define FUTEX_USED 2U          /* PTHREAD_RWLOCK_FUTEX_USED */
@@ -44,16 +47,19 @@ static bool is_mutex(const struct __pthread_mutex_s *m)
         const int kind = m->__kind & ~KIND_SHARED;
 
         return (m->__lock == 1 || m->__lock == 2) && m->__nusers == 1 && !m->__list.__prev &&
-               !m->__list.__next && m->__elision == 0 &&
-               ((kind == PTHREAD_MUTEX_RECURSIVE && m->__count >= 1) ||
+               !m->__list.__next && m->__elision == 0 && m->__spins >= 0 &&
+               m->__spins <= SPINS_MAX &&
+               ((kind == PTHREAD_MUTEX_RECURSIVE && m->__count >= 1 && m->__count <= COUNT_MAX) ||
                 (kind == PTHREAD_MUTEX_ERRORCHECK && m->__count == 0));
 }
 
 static bool is_rwlock(const struct __pthread_rwlock_arch_t *l)
 {
-        return (l->__readers & WRITE_LOCKED) == WRITE_LOCKED && l->__rwelision == 0 &&
-               (l->__wrphase_futex & ~FUTEX_USED) == 1 && (l->__writers_futex & ~FUTEX_USED) == 1 &&
-               l->__pad2 == 0 && l->__pad3 == 0 && l->__pad4 == 0;
+        return (l->__readers & WRITE_LOCKED) == WRITE_LOCKED && l->__readers <= READERS_MAX &&
+               (l->__writers & INT32_MAX) <= COUNT_MAX && (l->__wrphase_futex & ~FUTEX_USED) == 1 &&
+               (l->__writers_futex & ~FUTEX_USED) == 1 && l->__pad3 == 0 && l->__pad4 == 0 &&
+               (l->__shared == 0 || l->__shared == 1) && l->__rwelision == 0 && l->__pad2 == 0 &&
+               l->__flags <= 3;
 }
 
 static bool is_readable(const void *lock, uint64_t size)
@@ -153,7 +159,7 @@ static void search_objects(struct search *s, const greg_t *registers)
 static uint64_t end_of_library(const struct mapping *m)
 {
         const Elf64_Ehdr *head = (const Elf64_Ehdr *)(uintptr_t)m->start;
-        uint64_t end = 0;
+        uint64_t first = UINT64_MAX, end = 0;
 
         if (!(m->prot & PROT_READ) || !page_is_readable(m->start) ||
             *(const uint32_t *)head->e_ident != ELF_MAGIC || head->e_phoff > MAPPING_PAGE ||
@@ -162,9 +168,12 @@ static uint64_t end_of_library(const struct mapping *m)
         const Elf64_Phdr *part = (const Elf64_Phdr *)(uintptr_t)(m->start + head->e_phoff);
         for (unsigned i = 0; i < head->e_phnum; i++) {
                 const uint64_t part_end = part[i].p_vaddr + part[i].p_memsz;
+                if (part[i].p_type != PT_LOAD)
+                        continue;
+                first = lesser(first, part[i].p_vaddr & ~(uint64_t)(MAPPING_PAGE - 1));
                 end = part_end > end ? part_end : end;
         }
-        return m->start + end;
+        return m->start + end - first;
 }
 
 static void search_static(const struct search *s)
