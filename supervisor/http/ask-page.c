@@ -358,12 +358,10 @@ static void take_answer(struct http_connection *c, struct approvals *question, c
         char sentence[128];
 
         snprintf(id, sizeof(id), "%s", view.id);
-        if (answer.scope == SCOPES || (answer.scope != SCOPE_NO && is_too_large(&view))) {
-                show_question(c, 400, question, page, "This is not an answer to the question.");
-                return;
-        }
-        int r = approvals_answer(approvals_of_process(), APPROVAL_BY_PAGE, id, sha256, &answer,
-                                 &err);
+        int r = -EINVAL;
+        if (answer.scope == SCOPE_NO || (answer.scope != SCOPES && !is_too_large(&view)))
+                r = approvals_answer(approvals_of_process(), APPROVAL_BY_PAGE, id, sha256, &answer,
+                                     &err);
         if (r == -EINVAL) {
                 show_question(c, 400, question, page, "This is not an answer to the question.");
                 return;
