@@ -7,6 +7,8 @@ static void open_pages(struct world *w)
         snprintf(w->settings.page, sizeof(w->settings.page), "https://c.example");
 }
 
+enum { PAGE_SIZE = 64 };
+
 /* The name of the page, from the text about the way to answer. */
 static const char *page_of(const struct world *w)
 {
@@ -32,7 +34,7 @@ static int page_says(struct world *w, enum question_scope scope)
 static void test_page(void)
 {
         struct world *w = &world;
-        char page[64];
+        char page[PAGE_SIZE];
 
         open_pages(w);
         w->has_client = false;
@@ -144,34 +146,46 @@ static void test_form_and_page(void)
         close_world(w);
 }
 
+enum others { NO_OTHER, TERMINAL, CLIENT, OTHERS }; /* the way beside the page */
+
+static void ask_with(struct world *w, enum others others, char page[PAGE_SIZE])
+{
+        open_pages(w);
+        w->has_client = others == CLIENT;
+        w->settings.by_terminal = others == TERMINAL;
+        ask_one(w, 0, 1);
+        snprintf(page, PAGE_SIZE, "%s", page_of(w));
+}
+
+/* The page answers nothing any more; the other way does, and without one the call is denied. */
+static void check_closed(struct world *w, enum others others, const char *page, const char *why)
+{
+        check(!approvals_find_page(&w->all, page));
+        check_eq_int(page_says(w, SCOPE_ONCE), -ENOENT);
+        if (others == NO_OTHER)
+                check_eq_str(w->outcome[0].why, why);
+        else if (others == TERMINAL)
+                check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), 0);
+        else
+                client_says(w, "{\"action\":\"accept\"}", 400);
+        check_eq_int(w->outcome[0].state, others == NO_OTHER ? -1 : 1);
+        close_world(w);
+}
+
 static void test_wrong_tokens_close_the_page(void)
 {
         struct world *w = &world;
-        char page[64];
+        char page[PAGE_SIZE];
 
-        for (int others = 0; others < 3; others++) { /* none, the terminal, the client's form */
-                open_pages(w);
-                w->has_client = others == 2;
-                w->settings.by_terminal = others == 1;
-                ask_one(w, 0, 1);
-                snprintf(page, sizeof(page), "%s", page_of(w));
+        for (enum others others = 0; others < OTHERS; others++) {
+                ask_with(w, others, page);
                 for (int i = 1; i < APPROVAL_WRONG_MAX; i++) {
                         approvals_wrong_token(w->a);
                         check(approvals_find_page(&w->all, page) == w->a);
                 }
                 approvals_wrong_token(w->a);
                 settle(w);
-                check(!approvals_find_page(&w->all, page));
-                check_eq_int(page_says(w, SCOPE_ONCE), -ENOENT);
-                if (others == 0)
-                        check_eq_str(w->outcome[0].why,
-                                     "the page of the question got too many wrong tokens");
-                else if (others == 1)
-                        check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), 0);
-                else
-                        client_says(w, "{\"action\":\"accept\"}", 400);
-                check_eq_int(w->outcome[0].state, others == 0 ? -1 : 1);
-                close_world(w);
+                check_closed(w, others, page, "the page of the question got too many wrong tokens");
         }
         /* The client's address is withdrawn with it. */
         open_pages(w);
@@ -197,30 +211,17 @@ static bool is_served(const void *data, const char *address)
 static void test_pages_that_are_not_served(void)
 {
         struct world *w = &world;
-        char page[64];
+        char page[PAGE_SIZE];
 
-        for (int others = 0; others < 3; others++) { /* none, the terminal, the client's form */
-                open_pages(w);
-                w->has_client = others == 2;
-                w->settings.by_terminal = others == 1;
-                ask_one(w, 0, 1);
-                snprintf(page, sizeof(page), "%s", page_of(w));
+        for (enum others others = 0; others < OTHERS; others++) {
+                ask_with(w, others, page);
                 approvals_close_pages(&w->all, "https://c.example", is_served);
                 settle(w);
                 check(approvals_find_page(&w->all, page) == w->a);
                 approvals_close_pages(&w->all, "https://d.example", is_served);
                 settle(w);
-                check(!approvals_find_page(&w->all, page));
-                check_eq_int(page_says(w, SCOPE_ONCE), -ENOENT);
-                if (others == 0)
-                        check_eq_str(w->outcome[0].why,
-                                     "the page of the question is not served any more (ask.page)");
-                else if (others == 1)
-                        check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), 0);
-                else
-                        client_says(w, "{\"action\":\"accept\"}", 400);
-                check_eq_int(w->outcome[0].state, others == 0 ? -1 : 1);
-                close_world(w);
+                check_closed(w, others, page,
+                             "the page of the question is not served any more (ask.page)");
         }
 }
 
