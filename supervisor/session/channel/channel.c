@@ -711,12 +711,13 @@ static int take_frame(struct channel *c)
         return r;
 }
 
-/* Gives back what was reserved for the last frame. */
+/* Gives back what was reserved for the last frame, and the buffer when it is empty: a server can have a thousand sessions that wait. */
 static void trim(struct channel *c)
 {
         struct buffer rest = BUFFER_INIT(c->in.limit);
+        bool is_small = c->in.length > 0 && c->in.allocated <= 2 * READ_AT_ONCE;
 
-        if (c->fd < 0 || c->in.allocated <= 2 * READ_AT_ONCE || c->in.length > READ_AT_ONCE ||
+        if (c->fd < 0 || is_small || c->in.length > READ_AT_ONCE ||
             buffer_append(&rest, buffer_bytes(&c->in), c->in.length) < 0)
                 return;
         buffer_done(&c->in);
