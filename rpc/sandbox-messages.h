@@ -107,6 +107,7 @@ struct init_hello {
         uint32_t cpu_milli;    /* thousandths of a processor; 0: no limit */
         uint32_t
                 asks; /* 1: the filter sends also the calls with FILTER_ASK_OR_ALLOW to its listener */
+        uint32_t shares; /* that of struct session_plan */
 };
 
 struct init_request {
@@ -169,6 +170,8 @@ struct session_plan {
         uint32_t
                 network; /* 1: one more descriptor, the last: the network namespace to be cloned in */
         uint32_t cgroup; /* 1: one more descriptor, of the cgroup to be cloned into */
+        uint32_t
+                shares; /* 1: no cgroup of its own has a share of the processors, but each session (setsid(2)) in it has one */
         struct limits limits;
 };
 

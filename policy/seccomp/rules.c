@@ -55,7 +55,7 @@ static const struct filter_rule filter_guest_calls[] = {
         /* threads and processes */
         {"fork vfork execve execveat exit exit_group wait4 waitid set_tid_address set_robust_list "
          "get_robust_list rseq futex futex_wait futex_wake futex_requeue futex_waitv arch_prctl "
-         "getpid getppid gettid getpgrp getpgid setpgid getsid setsid getuid geteuid getgid "
+         "getpid getppid gettid getpgrp getpgid setpgid getsid getuid geteuid getgid "
          "getegid "
          "getresuid getresgid getgroups capget getrusage getrlimit times uname getcpu "
          "sched_yield sched_setaffinity sched_getparam sched_getscheduler "
@@ -131,7 +131,7 @@ static const struct filter_rule filter_guest_calls[] = {
         /* It tells which pages of the image other sessions have read, and a filter cannot see what a range maps. */
         {"mincore", FAIL(EPERM)},
         {"setuid setgid setreuid setregid setfsuid setfsgid", FAIL(EPERM)},
-        {"sched_setparam sched_setattr ioprio_set mlockall", FAIL(EPERM)},
+        {"sched_setparam sched_setattr sched_setscheduler ioprio_set mlockall", FAIL(EPERM)},
         END_OF_RULES,
 };
 
@@ -346,9 +346,10 @@ static const struct filter_rule filter_worker_only[] = {
         /* They tell how many processes, and how much memory and disk, others use. */
         {"sysinfo statfs fstatfs", ASK_INIT},
         {"sched_getaffinity", ASK_OR_ALLOW}, /* at most as many processors as limits.cpu */
+        {"setsid", ASK_OR_ALLOW}, /* a share of the processors, where no group has them */
         {"mount umount2 pivot_root chroot", FAIL(EPERM)},
         {"setresuid setresgid setgroups capset", FAIL(EPERM)},
-        {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
+        {"sethostname setdomainname", FAIL(EPERM)},
 
         /* Only FIFOs. The file types that differ from S_IFIFO in these bits get EPERM. */
         {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
@@ -387,7 +388,7 @@ static const struct filter_rule filter_template_only[] = {
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* of the next session */
         {"setns", ALLOW, {EQUAL(1, CLONE_NEWNET)}},      /* of an ended session, or its own */
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* when PID 1 is in its cgroup */
-        {"sched_setscheduler", ALLOW},
+        {"setsid", ALLOW},
         /* mounts: can be added and copied; existing ones cannot be moved, changed or removed, so
          * that a hostile image cannot write to a directory that is mounted read-only */
         {"fsopen fsconfig fsmount move_mount open_tree openat2", ALLOW},
@@ -516,12 +517,14 @@ static const struct filter_rule filter_socket_options[] = {
 /* ---- the filters of our own processes: init, stub, image reader, broker and proxy ---- */
 
 static const struct filter_rule filter_init_all[] = {
-        {"read write close ppoll poll wait4 waitid kill getpid", ALLOW},
+        {"read write close ppoll poll wait4 waitid kill getpid getsid", ALLOW},
         {"rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait restart_syscall", ALLOW},
         {"exit exit_group", ALLOW},
         {"lseek getdents64", ALLOW}, /* of a proc, its counters, and directories in /workspace */
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
-        {"openat", ALLOW, {EQUAL(2, O_WRONLY | O_CLOEXEC)}}, /* oom_score_adj of a copy */
+        {"openat",
+         ALLOW,
+         {EQUAL(2, O_WRONLY | O_CLOEXEC)}}, /* oom_score_adj of a copy, autogroup */
         {"newfstatat fstat fstatfs clock_gettime", ALLOW},
         /* locks (sandbox-init/init/locks.h) */
         {"flock pidfd_open pidfd_getfd pidfd_send_signal", ALLOW},

@@ -232,6 +232,11 @@ int setpgid(pid_t pid, pid_t group)
         return (int)CALL(SYS_setpgid, pid, group, 0, 0, 0, 0);
 }
 
+pid_t setsid(void)
+{
+        return (pid_t)CALL(SYS_setsid, 0, 0, 0, 0, 0, 0);
+}
+
 int setpriority(__priority_which_t which, id_t who, int nice)
 {
         return (int)CALL(SYS_setpriority, which, who, nice, 0, 0, 0);

@@ -12,6 +12,7 @@
 #include "sandbox-init/init/init-clock.h"
 #include "sandbox-init/init/locks.h"
 #include "sandbox-init/init/machine-files.h"
+#include "sandbox-init/init/shares.h"
 #include "sandbox-init/init/syncs.h"
 
 static struct {
@@ -29,7 +30,7 @@ static bool is_lock(const struct seccomp_notif *request)
 static bool is_sync(const struct seccomp_notif *request)
 {
         return !is_lock(request) && !figures_are_asked(request->data.nr) &&
-               !machine_is_asked(request->data.nr);
+               !machine_is_asked(request->data.nr) && request->data.nr != SYS_setsid;
 }
 
 static bool is_valid(uint64_t id)
@@ -49,6 +50,8 @@ static int make(const struct seccomp_notif *request)
 
         if (c.process != 0 && is_lock(request))
                 r = locks_call(&c, &request->data, calls.n_waiting > 0);
+        else if (c.process != 0 && request->data.nr == SYS_setsid)
+                r = shares_call(c.process);
         else if (c.process != 0)
                 /* The process may have ended before it was opened, and another one have its number. */
                 r = is_valid(request->id) ? figures_call(&c, &request->data, request->id) : -EINTR;
@@ -74,7 +77,7 @@ int calls_retry(void)
 {
         /* A file that was closed is noticed by time only. */
         const int64_t began = calls.n_waiting > 0 ? init_clock_ms() : 0;
-        const int locks_ms = locks_end_stale();
+        const int locks_ms = locks_end_stale(), shares_ms = shares_tick();
         bool may_lock = locks_have_freed() || began >= calls.next_retry_ms;
 
         for (size_t i = 0; i < calls.n_waiting; i++) {
@@ -93,7 +96,8 @@ int calls_retry(void)
         if (calls.n_waiting > 0 && may_lock)
                 calls.next_retry_ms = init_clock_ms() + CALLS_RETRY_MS +
                                       4 * (init_clock_ms() - began);
-        return calls.n_waiting > 0 ? CALLS_RETRY_MS : locks_ms;
+        const int calls_ms = calls.n_waiting > 0 ? CALLS_RETRY_MS : locks_ms;
+        return calls_ms == 0 || (shares_ms > 0 && shares_ms < calls_ms) ? shares_ms : calls_ms;
 }
 
 void calls_serve(void)
@@ -133,5 +137,6 @@ int calls_open(int listener, const struct init_hello *hello, bool (*is_copy)(pid
         locks_open(hello);
         figures_open(hello);
         machine_open(hello, is_copy);
+        shares_open(hello);
         return syncs_open();
 }

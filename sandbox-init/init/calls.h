@@ -1,6 +1,6 @@
 /*
  * The calls of code that init makes or answers, because the worker's filter sends them to its listener (SECCOMP_RET_USER_NOTIF): those
- * of locks.h, figures.h, machine-files.h and syncs.h. init uses the descriptor that it takes from the caller, so that code which exchanges the
+ * of locks.h, figures.h, machine-files.h, shares.h and syncs.h. init uses the descriptor that it takes from the caller, so that code which exchanges the
  * descriptor or the arguments meanwhile gains nothing.
  */
 #pragma once
@@ -34,5 +34,5 @@ void calls_serve(void);
 /* A child of init has ended. */
 void calls_child_ended(pid_t pid, int status);
 
-/* Tries the calls that wait again. Returns the milliseconds until it must be called again; 0: when something happens. */
+/* Tries the calls that wait again, and does what is due by time (shares_tick()). Returns the milliseconds until it must be called again; 0: when something happens. */
 int calls_retry(void);

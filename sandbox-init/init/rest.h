@@ -2,8 +2,8 @@
  * The processes of a session that waits for a call: they are stopped for most of the time, where no control group has them run
  * only on processors that other processes leave idle; and those that an interrupted cell has started are killed.
  *
- * A process must not lower its priority for a while: RLIMIT_NICE forbids the way back, and a weight of autogroups is undone by
- * setsid(). Stopping takes effect at once, on any number of processes. A timer can undo it: what such a timer has continued again
+ * A process must not lower its priority for a while: RLIMIT_NICE forbids the way back, and a weight of autogroups can be changed
+ * once in 100 ms. Stopping takes effect at once, on any number of processes. A timer can undo it: what such a timer has continued again
  * and again is killed.
  */
 #pragma once

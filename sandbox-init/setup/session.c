@@ -453,6 +453,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
                 s->hello.listener = (uint64_t)s->listener_fd;
         s->hello.memory = s->plan.limits.memory;
         s->hello.cpu_milli = s->plan.limits.cpu_milli;
+        s->hello.shares = s->plan.shares;
         s->hello.asks = s->listener_fd >= 0 && s->template->asks;
         r = fd_write_all(s->release_fd, &s->hello, sizeof(s->hello));
         if (r < 0)
@@ -517,11 +518,11 @@ static int become_init(struct session *s, int release, struct error *err)
 /* Steps 1 to 3. */
 static int enter(struct session *s, struct error *err)
 {
-        /* Leaves the template's process group, which kill(0, …) would reach. It stays in the
-         * template's session: the kernel gives each session a share of the processor (sched(7)), and
-         * all sandboxes of a template together must have only one. */
-        if (setpgid(0, 0) < 0)
-                return error_errno(err, errno, "setpgid");
+        /* Leaves the template's process group, which kill(0, …) would reach. Where no control group divides the processors the kernel
+         * gives each session (setsid(2)) a share of them (sched(7)): so this one has as much as any other, whatever the number of
+         * its processes. */
+        if ((s->plan.shares ? setsid() : setpgid(0, 0)) < 0)
+                return error_errno(err, errno, "leave the template's process group");
         int r = announce(s, err);
         if (r >= 0)
                 r = await_go(err);

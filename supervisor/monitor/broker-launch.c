@@ -35,6 +35,7 @@
 #include "rpc/monitor-messages.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
+#include "supervisor/monitor/process/time-slice.h"
 
 /* ---- the broker's log ---- */
 
@@ -356,6 +357,7 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
 
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setsid();
+        time_slice_shorten();
         ssize_t n = read(go, &byte, 1);
         /* Without its byte the monitor has failed, and says why. */
         if (n == 0)

@@ -66,6 +66,7 @@
 #include "supervisor/monitor/monitor-upstreams.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/process/refused-calls.h"
+#include "supervisor/monitor/process/time-slice.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
 
 enum {
@@ -491,6 +492,7 @@ static void monitor_init(struct monitor *m, const struct options *options)
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);
+        time_slice_shorten();
 }
 
 /* A call that a filter around this process refuses shows up as another error at each place, often in

@@ -32,6 +32,7 @@ CHARACTER, FIFO = 0o020600, 0o010600
 # With these arguments no call has an effect, even without the filter: {errno: {name: (call, arguments…)}}.
 REFUSED = {
     errno.EPERM: {
+        "sched_setscheduler": ("sched_setscheduler", 0, 99, BAD),
         # Mounts can be neither changed nor removed, and the root directory cannot be changed.
         "remount": ("mount", BAD, BAD, BAD, 0x1020, BAD), "bind": ("mount", BAD, BAD, BAD, 0x1000, BAD),
         "move": ("mount", BAD, BAD, BAD, 0x2000, BAD), "new": ("mount", BAD, BAD, BAD, 0, BAD),
@@ -68,7 +69,7 @@ ALLOWED = {
     "private": ("mount", BAD, BAD, BAD, 0x44000, BAD), "unshare cgroup": ("unshare", 0x2000000), "clone3": ("clone3", 0, 0),
     "filter": ("seccomp", 1, 0, BAD), "filter of all threads": ("seccomp", 1, 1, BAD), "a FIFO": ("mknodat", NO, BAD, FIFO, 0),
     "setresuid": ("setresuid", NO + 1, NO + 1, NO + 1), "setgroups": ("setgroups", 99999999, BAD), "capset": ("capset", BAD, BAD),
-    "sched_setscheduler": ("sched_setscheduler", 0, 99, BAD), "sethostname": ("sethostname", BAD, 1), "FIONREAD": ("ioctl", NO, 0x541B, BAD),
+    "setsid": ("setsid",), "sethostname": ("sethostname", BAD, 1), "FIONREAD": ("ioctl", NO, 0x541B, BAD),
     "fsconfig": ("fsconfig", NO, 99, 0, 0, 0), "fsmount": ("fsmount", NO, 0xFFFF, 0), "open_tree": ("open_tree", NO, BAD, 1),
     "move_mount": ("move_mount", NO, BAD, NO, BAD, 0xFFFF), "AF_UNIX": ("socket", 1, 1, 0), "write": ("write", NO, BAD, 1),
     "PR_SET_SECUREBITS": ("prctl", 28, 0xFFFF, 0, 0, 0), "PR_CAP_AMBIENT": ("prctl", 47, 99, 0, 0, 0), "landlock": ("landlock_create_ruleset", 0, 0, 1),

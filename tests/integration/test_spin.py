@@ -1,10 +1,12 @@
 """Sessions that compute without end do not delay the supervisor: the 99th percentile of its answer to `ping` beside eight
-of them is at most three times that without them."""
+of them is at most three times that without them. Each has as much of the processors as any other, whatever the number of its processes."""
 
+import ctypes
 import itertools
 import json
 import os
 import statistics
+import struct
 import subprocess
 import time
 
@@ -27,6 +29,72 @@ for _ in range(3):
 while time.time() < end: pass
 for _ in range(3): os.wait()
 """
+SPIN_CHILDREN = """
+import os, time
+end = time.time() + {1}
+for _ in range({0}):
+    if os.fork() == 0:
+        while time.time() < end: pass
+        os._exit(0)
+for _ in range({0}): os.wait()
+"""
+TURN_NS = 500000  # of supervisor/monitor/process/time-slice.c
+SYS_SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
+ATTR = struct.Struct("=IIQiIQQQ")  # struct sched_attr, its first version
+# The sessions that setsid() makes, of which each process counts until all have been made.
+SESSIONS_MADE = """
+import os
+def attempts(n):
+    made, ends = [], []
+    for _ in range(n):
+        told, tell = os.pipe()
+        wait, end = os.pipe()
+        if os.fork() == 0:
+            os.close(end)
+            try:
+                os.setsid()
+                os.write(tell, b"1")
+            except OSError as e:
+                os.write(tell, b"0" if isinstance(e, BlockingIOError) else b"?")
+            os.read(wait, 1)
+            os._exit(0)
+        os.close(wait)
+        made.append(os.read(told, 1).decode())
+        ends.append(end)
+        for fd in told, tell:
+            os.close(fd)
+    for end in ends:
+        os.close(end)
+    for _ in range(n):
+        os.wait()
+    return "".join(made)
+"""
+
+
+def attributes(pid):
+    """(flags, nice, length of its turns in ns) of a process; 0 ns where the kernel has no such lengths."""
+    attr = ctypes.create_string_buffer(ATTR.size)
+    if ctypes.CDLL(None, use_errno=True).syscall(SYS_SCHED_GETATTR, pid, attr, ATTR.size, 0) < 0:
+        raise OSError(ctypes.get_errno(), "sched_getattr")
+    _, _, flags, nice, _, turn, _, _ = ATTR.unpack(attr.raw)
+    return flags, nice, turn
+
+
+def autogroup(pid):
+    with open(f"/proc/{pid}/autogroup", encoding="ascii") as f:
+        return f.read()
+
+
+def set_own(name, text):
+    """Writes a file of this process in /proc. The kernel lets users change one autogroup in 100 ms."""
+    while True:
+        try:
+            with open(f"/proc/{os.getpid()}/{name}", "w", encoding="ascii") as f:
+                f.write(text)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return
 
 
 class Spin(harness.Case):
@@ -102,6 +170,78 @@ class Spin(harness.Case):
         # Without a cgroup nothing keeps the kernel from giving each of them a share: the supervisor waits for its turn.
         self.check(SPIN_SETSID, FLOOR if harness.BOUNDED else 100 * FLOOR)
 
+    def tree(self):
+        """(pid of the template, pids of inits, {pid: name} of all processes of the server)"""
+        below = {self.server.pid: "monitor", **harness.descendants(self.server.pid)}
+        inits = [pid for pid, name in below.items() if name.startswith("memfd:cloister")]
+        [template] = [pid for pid, name in below.items() if name.startswith("python") and harness.stat_of(str(pid))[0] not in inits]
+        return template, inits, below
+
+    def test_turns(self):
+        # Those of the broker, the monitor and the template are short, where the kernel has such turns; code has usual ones, as this process has.
+        usual, (template, inits, below) = attributes(0), self.tree()
+        short = [pid for pid, name in below.items() if pid == template or name in ("cloister-broker", "monitor")]
+        self.assertEqual(len(short), 3, below)
+        nices = []
+        for pid in below:
+            flags, nice, turn = attributes(pid)
+            self.assertEqual((flags, turn), (1, TURN_NS if usual[2] else 0) if pid in short else (0, usual[2]), below[pid])
+            nices.append(nice - usual[1])
+        self.assertEqual((nices.count(5), nices.count(0)), (len(inits), len(below) - len(inits)))
+
+    def test_a_session_with_many_processes(self):
+        # The part of a session with one process beside it, in one of several rounds, since other programs of the machine disturb them.
+        many = SPIN_CHILDREN.format(30, COMPUTE_S)
+        one = f"import time\nstart = time.process_time()\nend = time.time() + {COMPUTE_S / 2}\nwhile time.time() < end: pass\n(time.process_time() - start) / {COMPUTE_S / 2}"
+        told = []
+        for _ in range(ROUNDS):
+            for i in range(1, 5):
+                self.start(many, i)
+            time.sleep(COMPUTE_S / 4)
+            self.start(one, 0)
+            results = [self.answer()["structuredContent"] for _ in range(5)]
+            self.assertEqual([r["status"] for r in results], ["ok"] * 5)
+            told.append(next(r["value"]["json"] for r in results if r.get("value", {}).get("json")))
+            # Five sessions; by processes it would be two of 121 parts on two processors.
+            if told[-1] >= min(1, len(os.sched_getaffinity(0)) / 5) / 2:
+                break
+        else:
+            self.fail(f"parts of a processor: {told}")
+        print(f"parts of a processor: {told}", flush=True)
+
+    def test_groups_of_the_scheduler(self):
+        template, inits, _ = self.tree()
+        self.assertGreaterEqual(len(inits), SESSIONS)
+        groups = {autogroup(pid).split()[0] for pid in inits}
+        own = autogroup(template).split()[0]
+        if harness.BOUNDED:  # by control groups, beside which autogroups would only cost memory
+            self.assertEqual(groups, {own})
+            return
+        self.assertEqual(len(groups - {own}), len(inits))
+        # Sessions that code makes too, also where the first process of one has ended.
+        self.start("import os, time\nfor _ in range(2):\n    if os.fork() == 0:\n        os.setsid()\n        if _ == 1 and os.fork() != 0: os._exit(0)\n        time.sleep(600)", 0)
+        self.answer()
+        end = time.monotonic() + harness.PATIENCE
+        while True:
+            groups = {autogroup(pid) for init in inits for pid in (init, *harness.descendants(init))}
+            if len(groups) == len(inits) + 2 and all(group.split()[1:] == ["nice", "5"] for group in groups):
+                break
+            self.assertLess(time.monotonic(), end, groups)
+            time.sleep(0.1)
+
+    def test_sessions_of_processes(self):
+        # 16 with that of init, as often as they are made. A control group has the processors, whatever their number.
+        most = 40 if harness.BOUNDED else 15
+        for _ in range(2):
+            self.start(SESSIONS_MADE + "attempts(40)", 0)
+            self.assertEqual(self.answer()["structuredContent"]["value"]["json"], "1" * most + "0" * (40 - most))
+        self.start("import subprocess\nkept = []\nfor _ in range(40): kept.append(subprocess.Popen(['sleep', '60'], start_new_session=True))", 0)
+        result = self.answer()["structuredContent"]
+        if harness.BOUNDED:
+            self.assertEqual(result["status"], "ok")
+        else:
+            self.assertIn("start_new_session=True", result["error"]["message"])
+
     def test_a_server_with_a_higher_nice_value(self):
         done = self.run_cloister("run", "-c", "import os; print(os.nice(0))", preexec_fn=lambda: os.nice(15))
         self.assertEqual((done.returncode, int(done.stdout)), (0, min(19, 15 + os.nice(0))), done.stderr)
@@ -122,8 +262,7 @@ class Spin(harness.Case):
         # Files of /proc that the kernel lets their process write: here nothing is refused.
         for name, text in (("oom_score_adj", "1000"), ("autogroup", "19")):
             if os.path.exists(f"/proc/self/{name}"):
-                with open(f"/proc/{os.getpid()}/{name}", "w", encoding="ascii") as f:
-                    f.write(text if name == "oom_score_adj" else "0")
+                set_own(name, text if name == "oom_score_adj" else "0")
                 self.assertEqual(attempt(f"open('/proc/self/{name}', 'w').write('{text}')"), "EACCES", name)
                 self.assertEqual(attempt(f"open('/proc/self/{name}').read()"), "done", name)
 

@@ -193,7 +193,7 @@ class Policy(unittest.TestCase):
                 names = {name for name, number in self.numbers[arch].items() if number == n}
                 asked = {"fcntl", "flock", "sysinfo", "statfs", "fstatfs"} | ({"fsync", "fdatasync", "sync_file_range"} if "writable" in variant else set())
                 self.assertTrue(INIT not in answers or names & asked, (variant, arch, n))
-                may_ask = {"open", "openat", "sched_getaffinity"} if variant.startswith("worker") else set()
+                may_ask = {"open", "openat", "sched_getaffinity", "setsid"} if variant.startswith("worker") else set()
                 self.assertTrue(ASKS not in answers or names & may_ask, (variant, arch, n))
 
     def test_it_notices(self):

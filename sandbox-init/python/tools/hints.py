@@ -21,7 +21,10 @@ _BY_PROXY = (
     "trust_env=True); names are looked up there, not in the sandbox"
 )
 _PRIVILEGES = "the sandbox allows no such system call: code has no privileges, and no device or mount can be made here"
-_PROCESSES = "a session can have a limited number of processes and threads, limits.pids in the config: use fewer workers"
+_PROCESSES = (
+    "a session can have a limited number of processes and threads, limits.pids in the config: use fewer workers; "
+    "without a control group also 16 sessions of processes (os.setsid(), start_new_session=True)"
+)
 _MEMORY = (
     "a session's memory is limited, limits.memory in the config: delete what is not needed any more, or work in pieces"
 )
@@ -164,7 +167,7 @@ def _forks(error, place):
     """EAGAIN is also what a descriptor that does not block says."""
     if _is_of(place, "subprocess", "multiprocessing.popen_fork", "multiprocessing.util", "pty"):
         return True
-    return place is not None and not {"fork", "posix_spawn", "posix_spawnp"}.isdisjoint(place.f_code.co_names)
+    return place is not None and not {"fork", "posix_spawn", "posix_spawnp", "setsid"}.isdisjoint(place.f_code.co_names)
 
 
 def _full():

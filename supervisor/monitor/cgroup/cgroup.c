@@ -609,6 +609,11 @@ bool cgroup_is_frozen(const struct cgroup *cgroup)
         return fd >= 0 && cgroup_read_key(fd, "cgroup.events", "frozen") == 1;
 }
 
+bool cgroup_has_share(const struct cgroup *cgroup)
+{
+        return cgroup_leaf_fd(cgroup, cgroup->owner->operations->cpu_limit_controller) >= 0;
+}
+
 /* The kernel schedules an idle group behind all others. Before 5.15 it has only weights: the lowest one. */
 int cgroup_rest(struct cgroup *cgroup, bool rests)
 {

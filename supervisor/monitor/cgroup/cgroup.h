@@ -80,6 +80,8 @@ bool cgroup_is_frozen(const struct cgroup *cgroup);
 /* Gives its processes only what no other group of the machine's processors takes, or their usual part. Negative errno if it
  * has no controller for that. */
 int cgroup_rest(struct cgroup *cgroup, bool rests);
+/* Whether it has one: a share of the processors of its own. */
+bool cgroup_has_share(const struct cgroup *cgroup);
 /* Gives a group that is not at rest a tenth of the usual weight, or the usual one. Returns 0 or negative errno. */
 int cgroup_be_busy(struct cgroup *cgroup, bool is_busy);
 /* How many processes are in it, at most some thousand; 0 without a version 2 leaf. */

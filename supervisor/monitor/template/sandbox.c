@@ -419,6 +419,11 @@ bool sandbox_lend_cgroup(struct sandbox *s, uid_t uid, gid_t gid)
         return s->inner[SESSION_FD_CGROUP] >= 0;
 }
 
+bool sandbox_has_share(const struct sandbox *s)
+{
+        return s->cgroup && cgroup_has_share(s->cgroup);
+}
+
 bool sandbox_is_placed(const struct sandbox *s)
 {
         return s->is_placed;

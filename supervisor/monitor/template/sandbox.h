@@ -73,6 +73,7 @@ bool sandbox_is_up(const struct sandbox *sandbox); /* made, and not killed yet *
 const int *sandbox_inner_fds(const struct sandbox *sandbox);
 /* Adds the descriptor of its control group, so that a template with these host ids can clone it into
  * it. False: there is none, and the process must be moved later. */
+bool sandbox_has_share(const struct sandbox *sandbox); /* of the processors, by its control group */
 bool sandbox_lend_cgroup(struct sandbox *sandbox, uid_t uid, gid_t gid);
 /* Whether its process was cloned into its control group. */
 bool sandbox_is_placed(const struct sandbox *sandbox);

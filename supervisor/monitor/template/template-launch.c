@@ -24,6 +24,7 @@
 #include "base/fd.h"
 #include "rpc/sandbox-messages.h"
 #include "supervisor/monitor/process/child.h"
+#include "supervisor/monitor/process/time-slice.h"
 
 /* For a child that joins two namespaces and clones; then for its end. */
 enum { JOIN_MS = 5000, END_MS = 1000 };
@@ -92,6 +93,7 @@ static void become_template(const struct template_launch *how)
         (void)setgroups(0, NULL);
         if (set_rlimits(&how->rlimits) < 0)
                 fail(how->control, "set its resource limits");
+        time_slice_shorten();
         if (place_descriptors(how, &init) < 0)
                 fail(how->control, "place descriptors");
         execveat(init, "", (char *const *)arguments, environment, AT_EMPTY_PATH);

@@ -559,6 +559,7 @@ static void next(struct template *t)
         struct waiting *first = &t->line[0];
         create.session = (struct session_plan){.id = sandbox_id(first->sandbox),
                                                .rlimits = first->rlimits,
+                                               .shares = !sandbox_has_share(first->sandbox),
                                                .limits = first->limits};
         if (t->lends)
                 t->lends = sandbox_lend_cgroup(first->sandbox, t->host->ids->first,

@@ -1,0 +1,144 @@
+/* The sessions of processes. */
+#include "sandbox-init/init/shares.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "sandbox-init/init/caller.h"
+#include "sandbox-init/init/init-clock.h"
+#include "sandbox-init/init/rest.h"
+
+struct list {
+        pid_t ids[SHARES_MAX];
+        size_t n;
+};
+
+static struct {
+        bool count;
+        struct list granted; /* leaders that may call setsid(), and may not have done it yet */
+        struct list lowered;
+        bool is_new; /* there may be sessions whose weight is the usual one */
+        int64_t next_ms;
+} shares;
+
+void shares_open(const struct init_hello *hello)
+{
+        shares.count = shares.is_new = hello->shares != 0;
+}
+
+static bool has(const struct list *l, pid_t id)
+{
+        for (size_t i = 0; i < l->n; i++)
+                if (l->ids[i] == id)
+                        return true;
+        return false;
+}
+
+static bool add(struct list *l, pid_t id)
+{
+        if (has(l, id))
+                return true;
+        if (l->n == SHARES_MAX)
+                return false;
+        l->ids[l->n++] = id;
+        return true;
+}
+
+/* Returns whether there are too many. */
+static size_t add_session_of(pid_t pid, void *data)
+{
+        pid_t id = getsid(pid);
+
+        return id > 0 && !add(data, id);
+}
+
+/* Before a process can get the number of one that has ended, and has no others in its session. */
+static void forget_ended(const struct list *alive)
+{
+        struct list kept = {};
+
+        for (size_t i = 0; i < shares.lowered.n; i++)
+                if (has(alive, shares.lowered.ids[i]))
+                        add(&kept, shares.lowered.ids[i]);
+        shares.lowered = kept;
+}
+
+static bool waits_for(pid_t leader)
+{
+        pid_t id = getsid(leader);
+
+        return id > 0 && id != leader;
+}
+
+int shares_call(pid_t process)
+{
+        struct list all = {}, granted = {};
+
+        if (!shares.count)
+                return CALL_GOES_ON;
+        if (rest_each(add_session_of, &all) > 0)
+                return -EAGAIN;
+        forget_ended(&all);
+        for (size_t i = 0; i < shares.granted.n; i++)
+                if (waits_for(shares.granted.ids[i]) && add(&all, shares.granted.ids[i]))
+                        add(&granted, shares.granted.ids[i]);
+        if (!add(&all, process))
+                return -EAGAIN;
+        add(&granted, process);
+        shares.granted = granted;
+        shares.is_new = true;
+        return CALL_GOES_ON;
+}
+
+/* Returns -EAGAIN where the kernel allows it later, another negative errno if it never does it for this process: one that
+ * has ended, or cannot be read, or the kernel has no such weights. */
+static int lower(pid_t pid)
+{
+        char path[32], text[8];
+
+        snprintf(path, sizeof(path), "%d/autogroup", (int)pid);
+        _cleanup_close_ int fd = openat(INIT_PROC_FD, path, O_WRONLY | O_CLOEXEC);
+        int n = snprintf(text, sizeof(text), "%d", SHARES_NICE);
+        return fd < 0 || write(fd, text, (size_t)n) != n ? -errno : 0;
+}
+
+struct lowering {
+        bool is_done, is_more;
+};
+
+static size_t lower_session_of(pid_t pid, void *data)
+{
+        struct lowering *l = data;
+        pid_t id = getsid(pid);
+
+        if (id <= 0 || has(&shares.lowered, id))
+                return 0;
+        int r = l->is_done ? -EAGAIN : lower(pid);
+        if (r == 0)
+                add(&shares.lowered, id);
+        l->is_done |= r == 0 || r == -EAGAIN;
+        l->is_more |= r == -EAGAIN;
+        return 0;
+}
+
+int shares_tick(void)
+{
+        if (!shares.is_new)
+                return 0;
+        int64_t now = init_clock_ms();
+        if (now < shares.next_ms)
+                return (int)(shares.next_ms - now);
+
+        struct lowering l = {};
+        rest_each(lower_session_of, &l);
+        for (size_t i = 0; i < shares.granted.n; i++)
+                l.is_more |= waits_for(shares.granted.ids[i]);
+        shares.is_new = l.is_more;
+        shares.next_ms = now + SHARES_RETRY_MS;
+        return shares.is_new ? SHARES_RETRY_MS : 0;
+}
