@@ -41,16 +41,19 @@ for _ in range({0}): os.wait()
 TURN_NS = 500000  # of supervisor/monitor/process/time-slice.c
 SYS_SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}[os.uname().machine]
 ATTR = struct.Struct("=IIQiIQQQ")  # struct sched_attr, its first version
-# The sessions that setsid() makes, of which each process counts until all have been made.
+# The sessions that setsid() makes, of which each process counts until all have been made: one after the other, or all at once.
 SESSIONS_MADE = """
 import os
-def attempts(n):
-    made, ends = [], []
-    for _ in range(n):
-        told, tell = os.pipe()
-        wait, end = os.pipe()
+def attempts(n, at_once):
+    told, tell = os.pipe()
+    wait, end = os.pipe()
+    starts = []
+    for i in range(n):
+        ready, start = os.pipe()
         if os.fork() == 0:
-            os.close(end)
+            for fd in [end, start, *starts]:
+                os.close(fd)
+            os.read(ready, 1)
             try:
                 os.setsid()
                 os.write(tell, b"1")
@@ -58,16 +61,20 @@ def attempts(n):
                 os.write(tell, b"0" if isinstance(e, BlockingIOError) else b"?")
             os.read(wait, 1)
             os._exit(0)
-        os.close(wait)
-        made.append(os.read(told, 1).decode())
-        ends.append(end)
-        for fd in told, tell:
-            os.close(fd)
-    for end in ends:
-        os.close(end)
+        os.close(ready)
+        starts.append(start)
+    made = b""
+    for start in starts:
+        os.close(start)
+        if not at_once:
+            made += os.read(told, 1)
+    while len(made) < n:
+        made += os.read(told, n)
+    for fd in told, tell, wait, end:
+        os.close(fd)
     for _ in range(n):
         os.wait()
-    return "".join(made)
+    return made.decode()
 """
 
 
@@ -232,9 +239,10 @@ class Spin(harness.Case):
     def test_sessions_of_processes(self):
         # 16 with that of init, as often as they are made. A control group has the processors, whatever their number.
         most = 40 if harness.BOUNDED else 15
-        for _ in range(2):
-            self.start(SESSIONS_MADE + "attempts(40)", 0)
-            self.assertEqual(self.answer()["structuredContent"]["value"]["json"], "1" * most + "0" * (40 - most))
+        for at_once in (False, False, True, True):
+            self.start(SESSIONS_MADE + f"attempts(40, {at_once})", 0)
+            made = self.answer()["structuredContent"]["value"]["json"]
+            self.assertEqual("".join(sorted(made, reverse=True)) if at_once else made, "1" * most + "0" * (40 - most))
         self.start("import subprocess\nkept = []\nfor _ in range(40): kept.append(subprocess.Popen(['sleep', '60'], start_new_session=True))", 0)
         result = self.answer()["structuredContent"]
         if harness.BOUNDED:
