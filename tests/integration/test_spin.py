@@ -179,10 +179,14 @@ class Spin(harness.Case):
 
     def tree(self):
         """(pid of the template, pids of inits, {pid: name} of all processes of the server)"""
-        below = {self.server.pid: "monitor", **harness.descendants(self.server.pid)}
-        inits = [pid for pid, name in below.items() if name.startswith("memfd:cloister")]
-        [template] = [pid for pid, name in below.items() if name.startswith("python") and harness.stat_of(str(pid))[0] not in inits]
-        return template, inits, below
+        for _ in range(100):
+            below = {self.server.pid: "monitor", **harness.descendants(self.server.pid)}
+            inits = [pid for pid, name in below.items() if name.startswith("memfd:cloister")]
+            templates = [pid for pid, name in below.items() if name.startswith("python") and harness.stat_of(str(pid))[0] not in inits]
+            if len(templates) == 1:
+                return templates[0], inits, below
+            time.sleep(0.1)  # init of a new sandbox has the template's name for a moment
+        raise AssertionError(f"templates {templates} of {below}")
 
     def test_turns(self):
         # Those of the broker, the monitor and the template are short, where the kernel has such turns; code has usual ones, as this process has.
