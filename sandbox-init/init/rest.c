@@ -287,20 +287,14 @@ static int64_t measure(pid_t last, int64_t elapsed)
 
 static struct {
         struct rest_spared spared;
-        int64_t since, until; /* clock ticks */
-        bool is_last;         /* all copies have been named */
+        int64_t since;
+        bool is_last; /* all copies have been named */
         size_t n_spared;
 } sweep;
 
 static bool is_young(pid_t pid, struct status *ret)
 {
         return read_status(pid, ret) && ret->started >= sweep.since && !has_ended(ret);
-}
-
-/* Of the next cell, unless one that must end has made it. */
-static bool is_later(const struct status *status)
-{
-        return status->started > sweep.until;
 }
 
 /* A copy that the worker has made and not named yet is a stopped child of init. */
@@ -320,13 +314,11 @@ static size_t sweep_one(pid_t pid, void *data)
                 return 0;
         }
         if (status.parent != 1 && status.parent != sweep.spared.worker) {
-                if (!is_young(status.parent, &parent) || is_later(&parent))
+                if (!is_young(status.parent, &parent))
                         return 0;
                 /* The parent ends first, and this one is init's then. */
-                if (!is_later(&status) && !may_be_copy(status.parent, &parent))
+                if (!may_be_copy(status.parent, &parent))
                         return 1;
-        } else if (is_later(&status)) {
-                return 0;
         }
         kill(pid, SIGKILL);
         return 1;
@@ -466,12 +458,10 @@ void rest_sweep(const struct rest_spared *spared, int32_t since)
         rest_end(true);
         sweep.spared = *spared;
         sweep.since = now - ((now - since) & INT32_MAX);
-        sweep.until = INT64_MAX;
         sweep.is_last = false;
         sweep_all();
         if (sweep.n_spared == 0)
                 return;
-        sweep.until = init_clock_ns(CLOCK_BOOTTIME) / (TICK_MS * MS);
         rest.state = REST_SWEPT;
         rest.at = init_clock_ns(CLOCK_MONOTONIC);
         wait_for(SWEEP_AGAIN_MS * MS);
