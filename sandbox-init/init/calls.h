@@ -34,5 +34,6 @@ void calls_serve(void);
 /* A child of init has ended. */
 void calls_child_ended(pid_t pid, int status);
 
-/* Tries the calls that wait again, and does what is due by time (shares_tick()). Returns the milliseconds until it must be called again; 0: when something happens. */
+/* Tries the calls that wait again, and does what is due by time (shares_tick()). Returns the milliseconds until it must be called
+ * again; 0: when something happens. */
 int calls_retry(void);

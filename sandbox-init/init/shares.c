@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -21,8 +23,7 @@ struct list {
 static struct {
         bool count;
         struct list granted; /* leaders that may call setsid(), and may not have done it yet */
-        struct list lowered;
-        bool is_new; /* there may be sessions whose weight is the usual one */
+        bool is_new;         /* there may be sessions whose weight is the usual one */
         int64_t next_ms;
 } shares;
 
@@ -57,17 +58,6 @@ static size_t add_session_of(pid_t pid, void *data)
         return id > 0 && !add(data, id);
 }
 
-/* Before a process can get the number of one that has ended, and has no others in its session. */
-static void forget_ended(const struct list *alive)
-{
-        struct list kept = {};
-
-        for (size_t i = 0; i < shares.lowered.n; i++)
-                if (has(alive, shares.lowered.ids[i]))
-                        add(&kept, shares.lowered.ids[i]);
-        shares.lowered = kept;
-}
-
 static bool waits_for(pid_t leader)
 {
         pid_t id = getsid(leader);
@@ -83,7 +73,6 @@ int shares_call(pid_t process)
                 return CALL_GOES_ON;
         if (rest_each(add_session_of, &all) > 0)
                 return -EAGAIN;
-        forget_ended(&all);
         for (size_t i = 0; i < shares.granted.n; i++)
                 if (waits_for(shares.granted.ids[i]) && add(&all, shares.granted.ids[i]))
                         add(&granted, shares.granted.ids[i]);
@@ -95,16 +84,24 @@ int shares_call(pid_t process)
         return CALL_GOES_ON;
 }
 
-/* Returns -EAGAIN where the kernel allows it later, another negative errno if it never does it for this process: one that
- * has ended, or cannot be read, or the kernel has no such weights. */
+/* Lowers the weight of its session. Returns 1 if it is lowered already, -EAGAIN where the kernel allows it later, another negative
+ * errno if it never does it for this process: one that has ended, or cannot be read, or the kernel has no such weights. */
 static int lower(pid_t pid)
 {
-        char path[32], text[8];
+        char path[32], text[64];
+        ssize_t n = 0;
 
         snprintf(path, sizeof(path), "%d/autogroup", (int)pid);
-        _cleanup_close_ int fd = openat(INIT_PROC_FD, path, O_WRONLY | O_CLOEXEC);
-        int n = snprintf(text, sizeof(text), "%d", SHARES_NICE);
-        return fd < 0 || write(fd, text, (size_t)n) != n ? -errno : 0;
+        _cleanup_close_ int in = openat(INIT_PROC_FD, path, O_RDONLY | O_CLOEXEC);
+        if (in >= 0)
+                n = read(in, text, sizeof(text) - 1);
+        text[n < 0 ? 0 : n] = '\0';
+        const char *nice = strstr(text, " nice ");
+        if (nice && strtol(nice + 6, NULL, 10) >= SHARES_NICE)
+                return 1;
+        _cleanup_close_ int out = openat(INIT_PROC_FD, path, O_WRONLY | O_CLOEXEC);
+        n = snprintf(text, sizeof(text), "%d", SHARES_NICE);
+        return out < 0 || write(out, text, (size_t)n) != n ? -errno : 0;
 }
 
 struct lowering {
@@ -114,13 +111,8 @@ struct lowering {
 static size_t lower_session_of(pid_t pid, void *data)
 {
         struct lowering *l = data;
-        pid_t id = getsid(pid);
-
-        if (id <= 0 || has(&shares.lowered, id))
-                return 0;
         int r = l->is_done ? -EAGAIN : lower(pid);
-        if (r == 0)
-                add(&shares.lowered, id);
+
         l->is_done |= r == 0 || r == -EAGAIN;
         l->is_more |= r == -EAGAIN;
         return 0;

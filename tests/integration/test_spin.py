@@ -204,7 +204,8 @@ class Spin(harness.Case):
         usual, (template, inits, below) = attributes(0), self.tree()
         short = [pid for pid, name in below.items() if pid == template or name in ("cloister-broker", "monitor")]
         self.assertEqual(len(short), 3, below)
-        time.sleep(0.5)  # the last workers have the nice value of their init until they are confined
+        # A worker has the nice value of its init until it is confined.
+        harness.wait_until(lambda: [attributes(pid)[1] - usual[1] for pid in below].count(5) == len(inits), 10)
         nices = []
         for pid in below:
             flags, nice, turn = attributes(pid)
