@@ -431,6 +431,14 @@ static bool is_init_or_copy(pid_t pid)
         return pid <= 1 || is_copy(pid);
 }
 
+static void sweep(int32_t since)
+{
+        const struct rest_spared all = {is_init_or_copy, init.worker};
+
+        rest_sweep(&all, since);
+        report(INIT_SWEPT, 0, 0);
+}
+
 static void tick_rest(void)
 {
         const struct rest_spared all = {is_init_or_copy, init.worker};
@@ -457,7 +465,6 @@ static const struct {
 
 static void handle(const struct init_request *request)
 {
-        const struct rest_spared all = {is_init_or_copy, init.worker};
         bool flag = request->pid == 1;
 
         if (request->verb >= INIT_VERB_MAX || init.state < legal[request->verb].first ||
@@ -484,7 +491,7 @@ static void handle(const struct init_request *request)
         else if (request->verb == INIT_HOLD)
                 hold_end(true);
         else if (request->verb == INIT_SWEEP)
-                rest_sweep(&all, request->pid);
+                sweep(request->pid);
 }
 
 /* Returns 1 when the monitor has closed the control pipe. */

@@ -41,7 +41,6 @@ enum {
         TICK_MS = 10,   /* of /proc (USER_HZ) */
         HELD_MAX = 64,
         SWEEPS_MAX = 100,
-        SWEEP_AGAIN_MS = 500, /* the worker has named its copies by then */
 };
 
 /* Fields of /proc/PID/stat (proc_pid_stat(5)). */
@@ -53,7 +52,7 @@ struct status {
 };
 
 static struct {
-        enum { REST_OFF, REST_RUNS, REST_STOPPED, REST_SWEPT } state;
+        enum { REST_OFF, REST_RUNS, REST_STOPPED } state;
         bool is_over;
         int again;
         int64_t debt, left, at, sum; /* ns */
@@ -288,19 +287,11 @@ static int64_t measure(pid_t last, int64_t elapsed)
 static struct {
         struct rest_spared spared;
         int64_t since;
-        bool is_last; /* all copies have been named */
-        size_t n_spared;
 } sweep;
 
 static bool is_young(pid_t pid, struct status *ret)
 {
         return read_status(pid, ret) && ret->started >= sweep.since && !has_ended(ret);
-}
-
-/* A copy that the worker has made and not named yet is a stopped child of init. */
-static bool may_be_copy(pid_t pid, const struct status *status)
-{
-        return !sweep.is_last && status->parent == 1 && is_held(pid);
 }
 
 static size_t sweep_one(pid_t pid, void *data)
@@ -309,40 +300,13 @@ static size_t sweep_one(pid_t pid, void *data)
 
         if (pid == sweep.spared.worker || sweep.spared.is_copy(pid) || !is_young(pid, &status))
                 return 0;
-        if (may_be_copy(pid, &status)) {
-                sweep.n_spared++;
-                return 0;
-        }
         if (status.parent != 1 && status.parent != sweep.spared.worker) {
                 if (!is_young(status.parent, &parent))
                         return 0;
-                /* The parent ends first, and this one is init's then. */
-                if (!may_be_copy(status.parent, &parent))
-                        return 1;
+                return 1; /* the parent ends first, and this one is init's then */
         }
         kill(pid, SIGKILL);
         return 1;
-}
-
-static void sweep_all(void)
-{
-        const struct timespec pause = {.tv_nsec = MS};
-
-        rest_stop();
-        for (int i = 0; i < SWEEPS_MAX; i++) {
-                sweep.n_spared = 0;
-                if (rest_each(sweep_one, NULL) == 0)
-                        break;
-                ppoll(NULL, 0, &pause, NULL);
-        }
-        rest_continue();
-}
-
-static void sweep_rest(void)
-{
-        rest.state = REST_OFF;
-        sweep.is_last = true;
-        sweep_all();
 }
 
 /* ---- a session at rest ---- */
@@ -370,8 +334,6 @@ void rest_end(bool continues)
 {
         if (rest.state == REST_STOPPED && continues)
                 rest_continue();
-        else if (rest.state == REST_SWEPT && continues)
-                sweep_rest();
         rest.state = REST_OFF;
 }
 
@@ -421,10 +383,6 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
 
         if (!rest_wait() || elapsed < rest.wait.tv_sec * 1000 * MS + rest.wait.tv_nsec)
                 return 0;
-        if (rest.state == REST_SWEPT) {
-                sweep_rest();
-                return 0;
-        }
         /* init works for them, too, when it answers their calls (calls.h). */
         int64_t own = init_clock_ns(CLOCK_PROCESS_CPUTIME_ID),
                 used = measure(last, elapsed) + own - rest.own;
@@ -453,16 +411,14 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
 
 void rest_sweep(const struct rest_spared *spared, int32_t since)
 {
+        const struct timespec pause = {.tv_nsec = MS};
         int64_t now = init_clock_ns(CLOCK_BOOTTIME) / (TICK_MS * MS);
 
         rest_end(true);
         sweep.spared = *spared;
         sweep.since = now - ((now - since) & INT32_MAX);
-        sweep.is_last = false;
-        sweep_all();
-        if (sweep.n_spared == 0)
-                return;
-        rest.state = REST_SWEPT;
-        rest.at = init_clock_ns(CLOCK_MONOTONIC);
-        wait_for(SWEEP_AGAIN_MS * MS);
+        rest_stop();
+        for (int i = 0; i < SWEEPS_MAX && rest_each(sweep_one, NULL) > 0; i++)
+                ppoll(NULL, 0, &pause, NULL);
+        rest_continue();
 }

@@ -101,6 +101,14 @@ static void on_stopped(void *data, struct sandbox *sandbox, uint32_t n)
         monitor_send(data, &event, NULL, 0);
 }
 
+static void on_swept(void *data, struct sandbox *sandbox)
+{
+        struct monitor_event event = {.kind = MONITOR_SESSION_SWEPT,
+                                      .target = sandbox_handle(sandbox)};
+
+        monitor_send(data, &event, NULL, 0);
+}
+
 static void on_held(void *data, struct sandbox *sandbox, uint32_t number, bool has_run)
 {
         struct monitor_event event = {.kind = has_run ? MONITOR_SESSION_RAN : MONITOR_SESSION_HELD,
@@ -348,7 +356,7 @@ static int pass(struct monitor *m, struct sandbox *sandbox, const struct monitor
         case MONITOR_SESSION_REST:
                 return sandbox_rest(sandbox, request->number);
         case MONITOR_SESSION_SWEEP:
-                return sandbox_ask_init(sandbox, INIT_SWEEP, pid);
+                return sandbox_sweep(sandbox, pid);
         case MONITOR_SESSION_DROP:
                 return sandbox_drop(sandbox, pid);
         default:
@@ -413,6 +421,7 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .gone = on_copy_gone,
                                                 .cleared = on_sandbox_cleared,
                                                 .stopped = on_stopped,
+                                                .swept = on_swept,
                                                 .held = on_held,
                                                 .counted = on_counted,
                                                 .has_reached_sum = monitor_sums_has_reached};

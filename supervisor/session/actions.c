@@ -81,6 +81,8 @@ static uint64_t time_in_state_ms(const struct session *s)
         case SESSION_FROZEN:
                 left = idle_left_ms(s);
                 return left > 0 ? left : 1;
+        case SESSION_SWEEPING:
+                return SESSION_SWEEP_MS;
         case SESSION_SETTLING:
                 return SESSION_SETTLE_MS;
         case SESSION_RUNNING:
@@ -464,8 +466,6 @@ static void sweep(struct session *s, const struct cell *cell)
                         (uint32_t)(us / (1000000 / (uint64_t)sysconf(_SC_CLK_TCK))) & INT32_MAX);
 }
 
-/* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell, nor must the sweep hit what that
- * one starts. */
 static void finish_cell(struct session *s, const struct session_details *details)
 {
         bool was_interrupted = s->state == SESSION_INTERRUPTING;
@@ -475,9 +475,15 @@ static void finish_cell(struct session *s, const struct session_details *details
                 sweep(s, cell);
         if (transaction_roll_back(s, cell) || (cell->checkpoint[0] && checkpoint_make(s, cell)))
                 return;
-        session_enter(s, was_interrupted ? SESSION_SETTLING : SESSION_IDLE);
+        session_enter(s, was_interrupted ? SESSION_SWEEPING : SESSION_IDLE);
         session_end_cell(s, cell);
         session_wake(s);
+}
+
+/* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */
+static void settle(struct session *s, const struct session_details *details)
+{
+        session_enter(s, SESSION_SETTLING);
 }
 
 static void finish_last_cell(struct session *s, const struct session_details *details)
@@ -781,6 +787,7 @@ const struct session_table session_table = {
                 [EVENT_STOPPED] = {[SESSION_IDLE] = note_stopped,
                                    [SESSION_KEEPING] = stop_keeping,
                                    [SESSION_FREEZING... SESSION_FROZEN] = note_stopped},
+                [EVENT_SWEPT] = {[SESSION_SWEEPING] = settle},
                 [EVENT_FROZEN] = {[SESSION_FREEZING] = note_frozen},
                 [EVENT_COPY] = {[SESSION_IDLE] = idle_on,
                                 [SESSION_KEEPING] = session_become_idle,
@@ -795,6 +802,7 @@ const struct session_table session_table = {
                 [EVENT_TIMER] = {[SESSION_IDLE] = rest,
                                  [SESSION_KEEPING] = copies_give_up_keeping,
                                  [SESSION_FREEZING... SESSION_FROZEN] = drop_idle,
+                                 [SESSION_SWEEPING] = settle,
                                  [SESSION_SETTLING] = session_become_idle,
                                  [SESSION_RUNNING] = stop_at_timeout,
                                  [SESSION_INTERRUPTING] = end_uninterrupted,

@@ -726,6 +726,9 @@ static int take_notice(struct session *session, const struct monitor_message *me
                 session_dispatch(session, EVENT_STOPPED,
                                  &(struct session_details){.stopped = event->stopped});
                 return 0;
+        case MONITOR_SESSION_SWEPT:
+                session_dispatch(session, EVENT_SWEPT, NULL);
+                return 0;
         case MONITOR_SESSION_HELD:
                 hold_take_held(session, event->held);
                 return 0;

@@ -213,6 +213,23 @@ class Leftovers(harness.Case):
         # Those of "hydra" live too shortly to be listed.
         self.see_all(set(servers) - {"hydra"}, left)
 
+    def test_what_the_next_call_starts_lives(self):
+        """Also where the interrupted call has left what looks like a copy that has no name yet: a stopped child of init."""
+        stopped = "import os, signal, time\nif os.fork() == 0:\n    if os.fork() == 0: os.kill(os.getpid(), signal.SIGSTOP)\n    os._exit(0)\n"
+        for survives in True, False:
+            with self.subTest(survives=survives):
+                server = self.serve(state={"survives": survives})
+                server.cell("1")
+                time.sleep(0.3)  # a copy is made
+                before = len(self.inside(server))
+                cell = server.cell(stopped + "time.sleep(60)", timeout=1)
+                self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
+                code = "import subprocess\nchild = subprocess.Popen(['/bin/sleep', '60'])\ntime.sleep(1)\nchild.poll() is None"
+                self.assertEqual(server.cell(code)["value"]["json"], True)
+                if not survives:  # no copies
+                    self.assertEqual(len(self.inside(server)), before + 1)
+                server.free()
+
     @unittest.skipUnless(harness.ROOT, "the clock of a time namespace needs root")
     def test_a_machine_that_runs_for_300_days(self):
         """Clock ticks since its start do not fit into 31 bits."""

@@ -37,6 +37,8 @@ struct fake {
         struct sessions *sessions;
         int creates, interrupts, reminders, kills, freezes, thaws, rests, rest_ends, sweeps, keeps,
                 restores, wakes, rollbacks;
+        int swept;             /* of these, those that were answered */
+        bool leaves_sweeps;    /* unanswered */
         int holds, hold_ends;
         uint32_t hold_number; /* of the newest SESSION_HOLD */
         int asides, drops;
@@ -284,6 +286,10 @@ static inline void fake_spin(struct fake *f)
 {
         for (int i = 0; i < 20; i++)
                 event_base_loop(f->base, EVLOOP_NONBLOCK);
+        if (f->leaves_sweeps || f->swept == f->sweeps)
+                return;
+        f->swept = f->sweeps;
+        fake_notice(f->sessions, (struct monitor_event){MONITOR_SESSION_SWEPT, 0, f->target});
 }
 
 /* Runs the loop for this time of the fake clock, one millisecond per turn. */

@@ -72,11 +72,9 @@ static void test_table(void)
                 {0, false, false},
                 {0xff, false, false},
         };
-        static const bool is_idle[SESSION_STATE_MAX] = {[SESSION_IDLE] = true,
-                                                        [SESSION_KEEPING] = true,
-                                                        [SESSION_FREEZING] = true,
-                                                        [SESSION_FROZEN] = true,
-                                                        [SESSION_SETTLING] = true};
+        static const bool is_idle[SESSION_STATE_MAX] = {
+                [SESSION_IDLE] = true,   [SESSION_KEEPING] = true,  [SESSION_FREEZING] = true,
+                [SESSION_FROZEN] = true, [SESSION_SWEEPING] = true, [SESSION_SETTLING] = true};
         static const bool has_cell[SESSION_STATE_MAX] = {
                 [SESSION_RUNNING] = true, [SESSION_INTERRUPTING] = true, [SESSION_DRAINING] = true};
         struct error err;

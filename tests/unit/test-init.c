@@ -148,11 +148,17 @@ static void test_rest(void)
         usleep(50000);
         clock_gettime(CLOCK_BOOTTIME, &now);
         usleep(50000);
-        pid_t young = order(&w, CHILD), orphan = order(&w, ORPHAN);
+        pid_t young = order(&w, CHILD), orphan = order(&w, ORPHAN), unnamed = order(&w, COPY);
         request(&w, INIT_SWEEP, (int32_t)(now.tv_sec * 100 + now.tv_nsec / 10000000));
-        check(ends(&w, orphan));
+        expect(&w, INIT_SWEPT, 0);
+        check(!lives(&w, young) && !lives(&w, orphan) && !lives(&w, unnamed));
         check_eq_int(order(&w, WHO), WORKER);
-        check(lives(&w, child) && lives(&w, spinner) && lives(&w, copy) && ends(&w, young));
+        check(lives(&w, child) && lives(&w, spinner) && lives(&w, copy));
+
+        /* There is no second sweep: what starts after the answer stays. */
+        young = order(&w, CHILD);
+        usleep(600000);
+        check(lives(&w, young));
         init_world_close(&w);
 }
 

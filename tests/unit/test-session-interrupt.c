@@ -89,6 +89,7 @@ static void test_swept(void)
 
         fake_open(&f);
         warm_up(&f);
+        f.leaves_sweeps = true;
         struct cell *cell = ask(&f, &end, "1");
         ask(&f, &next, "2");
         uint64_t number = fake_take_exec(&f, NULL, 0);
@@ -96,8 +97,25 @@ static void test_swept(void)
         fake_send(&f, FRAME_RESULT, number, "{\"status\":\"interrupted\"}");
         check_eq_int(end.status, CELL_CANCELLED);
         check_eq_int(f.sweeps, 1);
+        fake_run_ms(&f, SESSION_SWEEP_MS - 1);
+        check(!fake_has_frame(&f));
+        f.leaves_sweeps = false;
+        fake_spin(&f);
         check(!fake_has_frame(&f));
         fake_run_ms(&f, SESSION_SETTLE_MS);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(next.status, CELL_OK);
+
+        /* Without an answer it begins after a while. A cell that was interrupted makes no checkpoint, however it ended. */
+        f.leaves_sweeps = true;
+        cell = ask(&f, &end, "1");
+        ask(&f, &next, "2");
+        snprintf(cell->checkpoint, sizeof(cell->checkpoint), "name");
+        number = fake_take_exec(&f, NULL, 0);
+        cell_cancel(cell);
+        fake_send(&f, FRAME_RESULT, number, "{\"status\":\"ok\"}");
+        check_eq_int(end.count, 1);
+        fake_run_ms(&f, SESSION_SWEEP_MS + SESSION_SETTLE_MS + 1);
         fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
         check_eq_int(next.status, CELL_OK);
 
@@ -107,7 +125,7 @@ static void test_swept(void)
         fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
         check(fake_has_frame(&f));
         fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
-        check_eq_int(f.sweeps, 1);
+        check_eq_int(f.sweeps, 2);
         fake_done(&f);
 }
 

@@ -203,10 +203,12 @@ static void reach(struct world *w, enum session_state state)
                 cell_cancel(cell);
                 session_dispatch(s, EVENT_TIMER, NULL);
         }
-        if (state == SESSION_SETTLING || state == SESSION_INTERRUPTING)
+        if (state == SESSION_SWEEPING || state == SESSION_SETTLING || state == SESSION_INTERRUPTING)
                 cell_cancel(cell);
-        if (state == SESSION_SETTLING)
+        if (state == SESSION_SWEEPING || state == SESSION_SETTLING)
                 session_dispatch(s, EVENT_RESULT, NULL);
+        if (state == SESSION_SETTLING)
+                session_dispatch(s, EVENT_SWEPT, NULL);
         if (state == SESSION_CLOSED)
                 session_dispatch(s, EVENT_CLOSED,
                                  &(struct session_details){.error = &(struct error){}});
@@ -238,6 +240,7 @@ enum column {
         BACK,
         GONE,
         STOPPED,
+        SWEPT,
         COLUMNS
 };
 
@@ -250,7 +253,7 @@ static void post(struct world *w, enum column column)
                 [BROKEN] = EVENT_CLOSED,       [CANCEL] = EVENT_CANCEL,     [KILL] = EVENT_KILL,
                 [OWNER_END] = EVENT_OWNER_END, [NEEDED] = EVENT_NEEDED,     [COPY] = EVENT_COPY,
                 [CLEARED] = EVENT_CLEARED,     [RESTORED] = EVENT_RESTORED, [BACK] = EVENT_BACK,
-                [GONE] = EVENT_GONE,           [STOPPED] = EVENT_STOPPED,
+                [GONE] = EVENT_GONE,           [STOPPED] = EVENT_STOPPED,   [SWEPT] = EVENT_SWEPT,
         };
         const struct monitor_ended ended = {.wait_status = SIGKILL};
         const struct error none = {}, error = {.code = EPROTO, .text = "no frame"};
@@ -275,29 +278,30 @@ static void post(struct world *w, enum column column)
 }
 
 /* One letter for each state, in their order. */
-static const char letters[] = "NQCDIkzZSRXrwLKG";
+static const char letters[] = "NQCDIkzZWSRXrwLKG";
 static_assert(sizeof(letters) - 1 == SESSION_STATE_MAX, "a letter for each state");
 
 /* A CLEARED where no copy is known ends the sandbox. */
 static const char *const expected[SESSION_STATE_MAX] = {
         /* WAKE CELL PLACE STARTED FAILED ENDED FROZEN TIMER RESULT CLOSED BROKEN CANCEL KILL
-         * OWNER_END NEEDED COPY CLEARED RESTORED BACK GONE STOPPED */
-        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNNNNNNNN",
-        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQQQQQQQ",
-        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDCCCCCCC",
-        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDDDDDDDD",
-        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKIIKIrIZ",
-        [SESSION_KEEPING] = /*      */ "kkkkkNkIkLKkkKkIKkkkk",
-        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKIzKzrzZ",
-        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKIZKZrZZ",
-        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKSSKSSSS",
-        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKRRKRrRR",
-        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKXXKXrXX",
-        [SESSION_RESTORING] = /*    */ "rrrrrNrKrLKrKKrrwrrrr",
-        [SESSION_WAKING] = /*       */ "wwwwwNwKwKKwKKwwKkwww",
-        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLKLLLLLLL",
-        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKKKKKKKK",
-        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGGGGGGGG",
+         * OWNER_END NEEDED COPY CLEARED RESTORED BACK GONE STOPPED SWEPT */
+        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNNNNNNNNN",
+        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQQQQQQQQ",
+        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDCCCCCCCC",
+        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDDDDDDDDD",
+        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKIIKIrIZI",
+        [SESSION_KEEPING] = /*      */ "kkkkkNkIkLKkkKkIKkkkkk",
+        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKIzKzrzZz",
+        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKIZKZrZZZ",
+        [SESSION_SWEEPING] = /*     */ "WWWWWNWSWLKWWKWWKWWWWS",
+        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKSSKSSSSS",
+        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKRRKRrRRR",
+        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKWLKXKKXXKXrXXX",
+        [SESSION_RESTORING] = /*    */ "rrrrrNrKrLKrKKrrwrrrrr",
+        [SESSION_WAKING] = /*       */ "wwwwwNwKwKKwKKwwKkwwww",
+        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLKLLLLLLLL",
+        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKKKKKKKKK",
+        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGGGGGGGGG",
 };
 
 static void test_every_event_in_every_state(void)

@@ -596,6 +596,8 @@ static void take_report(struct sandbox *s, const struct init_report *report)
                 pass_count(s, report, 0);
         } else if (report->kind == INIT_STOPPED && s->is_stopped_by_init) {
                 s->host->stopped(s->host->data, s, (uint32_t)report->value);
+        } else if (report->kind == INIT_SWEPT) {
+                s->host->swept(s->host->data, s);
         } else if ((report->kind == INIT_HELD || report->kind == INIT_RAN) && s->is_held_by_init) {
                 s->host->held(s->host->data, s, (uint32_t)report->value, report->kind == INIT_RAN);
         }

@@ -19,6 +19,7 @@ static const char *const state_names[] = {
         [SESSION_KEEPING] = "idle",
         [SESSION_FREEZING] = "idle",
         [SESSION_FROZEN] = "frozen",
+        [SESSION_SWEEPING] = "idle",
         [SESSION_SETTLING] = "idle",
         [SESSION_RUNNING] = "running",
         [SESSION_INTERRUPTING] = "being interrupted",

@@ -66,6 +66,7 @@ enum session_event {
         EVENT_KILL,      /* the running cell was cancelled and must end at once */
         EVENT_OWNER_END, /* the server's owner ends the session */
         EVENT_STOPPED,   /* what a call has left used its processor time, and was stopped */
+        EVENT_SWEPT,     /* what an interrupted cell has started has ended */
         EVENT_NEEDED,    /* a frame is about to be sent to the worker */
         SESSION_EVENT_MAX,
 };

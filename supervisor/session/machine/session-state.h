@@ -11,8 +11,9 @@ enum session_state {
         SESSION_KEEPING,    /* idle; a copy is requested from the worker, and no cell is started */
         SESSION_FREEZING,   /* idle; the monitor is freezing the sandbox */
         SESSION_FROZEN,     /* idle; the monitor has frozen the sandbox */
-        SESSION_SETTLING,   /* idle; a late interrupt or sweep may come, so no cell is started */
-        SESSION_RUNNING,    /* runs the first cell of the queue */
+        SESSION_SWEEPING, /* idle; init is ending what an interrupted cell has started: no cell is started */
+        SESSION_SETTLING,     /* idle; a late interrupt may come, so no cell is started */
+        SESSION_RUNNING,      /* runs the first cell of the queue */
         SESSION_INTERRUPTING, /* the running cell was interrupted */
         SESSION_RESTORING,    /* the monitor is killing the worker: its copy takes its place */
         SESSION_WAKING,       /* the worker has ended, its copy was woken */
@@ -28,7 +29,8 @@ enum {
         SESSION_CELLS_MAX = 64, /* waiting in one session */
         SESSION_UNNAMED_MS =
                 60000, /* idle for so long, a session that no call has named may lose its place */
-        SESSION_SETTLE_MS = 50,       /* between the result of an interrupted cell and the next */
+        SESSION_SWEEP_MS = 1000,      /* that a cell waits for it */
+        SESSION_SETTLE_MS = 50,       /* between that and the next cell */
         SESSION_GRACE_MS = 1000,      /* between interrupt and kill */
         SESSION_REMIND_MS = 200,      /* between interrupt and reminder, and from one to the next */
         SESSION_QUIET_MS = 50,        /* between a result and the copy that is made after it */

@@ -191,7 +191,8 @@ static void on_load_done(void *data, struct cell *cell)
                 note_end(from, branch);
         if (!is_good(cell)) {
                 refuse_waiting(s, branch, cell);
-                if (s->state == SESSION_IDLE || s->state == SESSION_SETTLING)
+                if (s->state == SESSION_IDLE || s->state == SESSION_SWEEPING ||
+                    s->state == SESSION_SETTLING)
                         session_kill_sandbox(s, END_RESET, "");
                 return;
         }
