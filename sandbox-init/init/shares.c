@@ -71,12 +71,11 @@ int shares_call(pid_t process)
 
         if (!shares.count)
                 return CALL_GOES_ON;
-        if (rest_each(add_session_of, &all) > 0)
-                return -EAGAIN;
+        /* Before the list: one that makes its session meanwhile is in it, too. */
         for (size_t i = 0; i < shares.granted.n; i++)
                 if (waits_for(shares.granted.ids[i]) && add(&all, shares.granted.ids[i]))
                         add(&granted, shares.granted.ids[i]);
-        if (!add(&all, process))
+        if (rest_each(add_session_of, &all) > 0 || !add(&all, process))
                 return -EAGAIN;
         add(&granted, process);
         shares.granted = granted;
