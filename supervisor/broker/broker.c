@@ -718,6 +718,7 @@ static void broker_done(struct broker *broker)
         if (broker->mode)
                 broker->mode->free(broker);
         hub_free(broker->hub);
+        hub_cache_finish();
         broker_secrets_free(broker->secrets);
         injects_free(broker->injects);
         link_free(broker->link);

@@ -1,7 +1,10 @@
-/* A cache of tools that is full makes room when it is opened. */
+/* The cache of tools: a full one makes room when it is opened; what was sent to its process is written before the end. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,6 +66,31 @@ static unsigned left_of(int at, unsigned n, unsigned recent)
         return left;
 }
 
+/* A process that starts late, and is killed at the end, as that of a broker is. */
+static bool is_written(int dir, bool finishes)
+{
+        int pair[2];
+
+        check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+                close(pair[0]);
+                usleep(200000);
+                cache_writer_serve(pair[1], dir);
+                _exit(0);
+        }
+        close(pair[1]);
+        hub_cache_use_writer(pair[0]);
+        check_eq_int(cache_request_store(pair[0], 7, "x", 1), 0);
+        if (finishes)
+                hub_cache_finish();
+        kill(pid, SIGKILL);
+        check(waitpid(pid, NULL, 0) == pid);
+        hub_cache_use_writer(-1);
+        close(pair[0]);
+        return unlinkat(dir, "0000000000000007.json", 0) == 0;
+}
+
 int main(void)
 {
         check(mkdtemp(state) != NULL);
@@ -73,6 +101,11 @@ int main(void)
         check_eq_int(left_of(at, HUB_CACHE_FILES_MAX, 100), 100);
         check_eq_int(left_of(at, HUB_CACHE_FILES_MAX + 1, 100), 100);
         check_eq_int(left_of(at, HUB_CACHE_FILES_MAX, HUB_CACHE_FILES_MAX), 0);
+
+        int dir = hub_cache_open(at);
+        check(is_written(dir, true) && !is_written(dir, false));
+        close(dir);
+        hub_cache_finish(); /* without a process it does nothing */
 
         check(unlinkat(at, "catalogue", AT_REMOVEDIR) == 0 && rmdir(state) == 0);
         return 0;

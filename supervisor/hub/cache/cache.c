@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -277,6 +279,16 @@ int hub_cache_store(int dir, uint64_t key, const char *content, size_t n)
 void hub_cache_use_writer(int socket)
 {
         writer = socket;
+}
+
+void hub_cache_finish(void)
+{
+        struct pollfd p = {.fd = writer, .events = POLLIN};
+
+        if (writer < 0 || shutdown(writer, SHUT_WR) < 0)
+                return;
+        poll(&p, 1, HUB_CACHE_FINISH_MS); /* its end closes when it ends */
+        writer = -1;
 }
 
 int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)

@@ -20,6 +20,7 @@ enum {
         HUB_CACHE_FILE_MAX = 6 * 1024 * 1024,
         HUB_CACHE_FILES_MAX = 2048,
         HUB_CACHE_BYTES_MAX = 256 * 1024 * 1024,
+        HUB_CACHE_FINISH_MS = 2000,
         HUB_CACHE_DAYS = 60, /* a file that was not used in these days is removed */
         HUB_INSTRUCTIONS_MAX = 16 * 1024,
 };
@@ -60,6 +61,8 @@ struct cache_request {
 
 /* From now on the process writes; `socket` is borrowed for the life of this one. */
 void hub_cache_use_writer(int socket);
+/* Waits until it has written what it was sent, for at most HUB_CACHE_FINISH_MS. It ends. */
+void hub_cache_finish(void);
 /* Returns 0 or negative errno; -EAGAIN: the process does not keep up. */
 int cache_request_store(int socket, uint64_t key, const void *content, size_t n);
 /* The process itself: serves until the socket's other end is closed. dir: the open cache. */
