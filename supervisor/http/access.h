@@ -23,7 +23,7 @@
 #include "supervisor/mcp/state.h"
 
 enum {
-        ACCESS_TOKENS_MAX = 64,
+        ACCESS_TOKENS_MAX = 256,
         ACCESS_TOKEN_MIN = 16, /* characters of a token */
         ACCESS_TOKEN_MAX = 256,
         ACCESS_CALLS = 64, /* calls of a principal at once, unless the line sets another number */
