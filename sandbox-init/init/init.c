@@ -30,6 +30,7 @@
 #include "sandbox-init/init/changes.h"
 #include "sandbox-init/init/hold.h"
 #include "sandbox-init/init/rest.h"
+#include "sandbox-init/init/shares.h"
 
 enum {
         FIRST_WORKER = 2, /* the first process forked in a pid namespace. A pid is not reused before
@@ -504,6 +505,7 @@ static int obey(void)
                 return 1;
         if (n == sizeof(request))
                 handle(&request);
+        shares_look_soon();
         return 0;
 }
 
@@ -536,18 +538,23 @@ static int greet(void)
         return calls_open(listener, &hello, is_init_or_copy);
 }
 
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+        return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
 /* Until something happens, or a time of init's own has come. Returns 1 if init must end. */
 static int wait_and_serve(int calls_ms, const sigset_t *while_waiting)
 {
         const struct timespec tick_time = {.tv_nsec = TICK_US * 1000},
-                              calls_time = {.tv_nsec = calls_ms * 1000000},
+                              calls_time = {calls_ms / 1000, calls_ms % 1000 * 1000000L},
                               *first = hold_wait() ? hold_wait() : rest_wait();
         /* A call that is answered would run while its process must stand still. */
         struct pollfd list[] = {{.fd = INIT_CONTROL_FD, .events = POLLIN},
                                 {.fd = hold_wait() ? -1 : calls_fd(), .events = POLLIN}};
         bool ticks = init.state == STOPPING || init.state == CLEARING;
 
-        if (calls_ms && (!first || first->tv_sec > 0 || first->tv_nsec > calls_time.tv_nsec))
+        if (calls_ms && (!first || is_later(first, &calls_time)))
                 first = &calls_time;
         int n = ppoll(list, 2, ticks ? &tick_time : first, while_waiting);
         if (n < 0)

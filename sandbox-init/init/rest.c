@@ -259,6 +259,14 @@ static size_t read_one(pid_t pid, void *data)
         return 1;
 }
 
+int64_t rest_used_ns(void)
+{
+        int64_t sum = 0;
+
+        rest_each(measure_one, &sum);
+        return sum;
+}
+
 struct rest_reading rest_read(pid_t last)
 {
         struct rest_reading now = {.last = last};

@@ -39,6 +39,8 @@ struct rest_reading {
         pid_t last;  /* the newest process or thread */
 };
 struct rest_reading rest_read(pid_t last);
+/* The processor time of all processes except init, and of those that they and init have waited for. */
+int64_t rest_used_ns(void);
 
 /* From now on all processes together may use `ms` of processor time; INT32_MAX: as much as they get. */
 void rest_begin(int32_t ms, pid_t last);

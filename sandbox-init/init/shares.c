@@ -23,13 +23,24 @@ struct list {
 static struct {
         bool count;
         struct list granted; /* leaders that may call setsid(), and may not have done it yet */
-        bool is_new;         /* there may be sessions whose weight is the usual one */
+        bool is_new;         /* there are sessions whose weight must be lowered */
+        bool is_low;         /* the sandbox's own needs no look */
+        int look_ms;         /* until the next look at what the sandbox has used */
         int64_t next_ms;
 } shares;
 
 void shares_open(const struct init_hello *hello)
 {
-        shares.count = shares.is_new = hello->shares != 0;
+        shares.count = hello->shares != 0;
+        shares_look_soon();
+}
+
+void shares_look_soon(void)
+{
+        if (!shares.count || shares.is_low || shares.is_new || shares.look_ms == SHARES_RETRY_MS)
+                return;
+        shares.look_ms = SHARES_RETRY_MS;
+        shares.next_ms = init_clock_ms() + shares.look_ms;
 }
 
 static bool has(const struct list *l, pid_t id)
@@ -117,15 +128,27 @@ static size_t lower_session_of(pid_t pid, void *data)
         return 0;
 }
 
+/* Returns whether it has used more than its share may be without. */
+static bool has_computed(void)
+{
+        return rest_used_ns() >= SHARES_FREE_MS * INT64_C(1000000);
+}
+
 int shares_tick(void)
 {
-        if (!shares.is_new)
+        if (!shares.count || (shares.is_low && !shares.is_new))
                 return 0;
         int64_t now = init_clock_ms();
         if (now < shares.next_ms)
                 return (int)(shares.next_ms - now);
+        if (!shares.is_new && !has_computed()) {
+                shares.look_ms *= shares.look_ms < SHARES_LOOK_MAX_MS ? 2 : 1;
+                shares.next_ms = now + shares.look_ms;
+                return shares.look_ms;
+        }
 
         struct lowering l = {};
+        shares.is_low = true;
         rest_each(lower_session_of, &l);
         for (size_t i = 0; i < shares.granted.n; i++)
                 l.is_more |= waits_for(shares.granted.ids[i]);

@@ -234,6 +234,23 @@ class Spin(harness.Case):
             self.fail(f"parts of a processor: {told}")
         print(f"parts of a processor: {told}", flush=True)
 
+    def test_who_computes_little_keeps_the_usual_weight(self):
+        if harness.BOUNDED:
+            return  # by control groups
+        _, inits, _ = self.tree()
+        weights = lambda: [autogroup(pid).split()[2] for pid in inits]
+        time.sleep(1)
+        self.assertEqual(set(weights()), {"0"})
+        # The worker of one computes, and then a child of another.
+        self.start("import time\nwhile time.process_time() < 0.3: pass", 0)
+        self.answer()
+        self.assertTrue(harness.wait_until(lambda: weights().count("5") == 1), weights())
+        self.start("import os, time\nif os.fork() == 0:\n    while time.process_time() < 0.3: pass\n    os._exit(0)\nos.wait()", 1)
+        self.answer()
+        self.assertTrue(harness.wait_until(lambda: weights().count("5") == 2), weights())
+        time.sleep(1)
+        self.assertEqual(weights().count("0"), len(inits) - 2)
+
     def test_groups_of_the_scheduler(self):
         template, inits, _ = self.tree()
         self.assertGreaterEqual(len(inits), SESSIONS)
@@ -243,6 +260,9 @@ class Spin(harness.Case):
             self.assertEqual(groups, {own})
             return
         self.assertEqual(len(groups - {own}), len(inits))
+        for i in range(SESSIONS):
+            self.start("import time\nwhile time.process_time() < 0.1: pass", i)
+            self.answer()
         # Sessions that code makes too, also where the first process of one has ended.
         self.start("import os, time\nfor _ in range(2):\n    if os.fork() == 0:\n        os.setsid()\n        if _ == 1 and os.fork() != 0: os._exit(0)\n        time.sleep(600)", 0)
         self.answer()
