@@ -37,8 +37,8 @@ struct fake {
         struct sessions *sessions;
         int creates, interrupts, reminders, kills, freezes, thaws, rests, rest_ends, sweeps, keeps,
                 restores, wakes, rollbacks;
-        int swept;             /* of these, those that were answered */
-        bool leaves_sweeps;    /* unanswered */
+        int swept;          /* of these, those that were answered */
+        bool leaves_sweeps; /* unanswered */
         int holds, hold_ends;
         uint32_t hold_number; /* of the newest SESSION_HOLD */
         int asides, drops;
