@@ -204,6 +204,14 @@ int sandbox_rest(struct sandbox *s, uint32_t ms)
         return 0;
 }
 
+int sandbox_sweep(struct sandbox *s, int32_t since)
+{
+        if (s->handle % 3 == 0)
+                return -EPIPE;
+        s->host->swept(s->host->data, s);
+        return 0;
+}
+
 int sandbox_hold(struct sandbox *s, uint32_t number)
 {
         if (s->handle % 3 == 0)
