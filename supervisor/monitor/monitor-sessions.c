@@ -356,7 +356,7 @@ static int pass(struct monitor *m, struct sandbox *sandbox, const struct monitor
         case MONITOR_SESSION_REST:
                 return sandbox_rest(sandbox, request->number);
         case MONITOR_SESSION_SWEEP:
-                return sandbox_sweep(sandbox, pid);
+                return sandbox_ask_init(sandbox, INIT_SWEEP, pid);
         case MONITOR_SESSION_DROP:
                 return sandbox_drop(sandbox, pid);
         default:

@@ -183,6 +183,8 @@ int sandbox_ask_init(struct sandbox *s, enum init_verb verb, pid_t pid)
         if (verb == INIT_COUNT)
                 s->host->counted(s->host->data, s,
                                  &(struct monitor_counted){.last_pid = s->handle});
+        if (verb == INIT_SWEEP)
+                s->host->swept(s->host->data, s);
         return 0;
 }
 
@@ -201,14 +203,6 @@ int sandbox_rest(struct sandbox *s, uint32_t ms)
         if (s->handle % 3 == 0)
                 return -EPIPE;
         s->host->stopped(s->host->data, s, ms);
-        return 0;
-}
-
-int sandbox_sweep(struct sandbox *s, int32_t since)
-{
-        if (s->handle % 3 == 0)
-                return -EPIPE;
-        s->host->swept(s->host->data, s);
         return 0;
 }
 

@@ -333,20 +333,6 @@ static void add_copy(struct sandbox *s)
         set_limit(s);
 }
 
-int sandbox_sweep(struct sandbox *s, int32_t since)
-{
-        s->is_sweep_due = s->counting != NULL;
-        s->sweep_since = since;
-        return s->is_sweep_due ? 0 : sandbox_ask_init(s, INIT_SWEEP, since);
-}
-
-static void sweep_if_due(struct sandbox *s)
-{
-        if (s->is_sweep_due)
-                (void)sandbox_ask_init(s, INIT_SWEEP, s->sweep_since);
-        s->is_sweep_due = false;
-}
-
 void sandbox_end_keep(struct sandbox *s, int r)
 {
         uint32_t serial = s->keep_serial;
@@ -355,7 +341,6 @@ void sandbox_end_keep(struct sandbox *s, int r)
                 return;
         s->keep_serial = 0;
         s->counting = child_task_cancel(s->counting);
-        sweep_if_due(s);
         if (r >= 0)
                 add_copy(s);
         else
@@ -374,7 +359,6 @@ static void on_held(void *data, const struct error *error, void *reply, int fds[
         else
                 memcpy(&held, reply, sizeof(held));
         int r = offer(s, held);
-        sweep_if_due(s);
         if (r < 0)
                 sandbox_end_keep(s, r);
 }

@@ -57,8 +57,6 @@ struct sandbox {
         uint64_t held;                 /* what all copies hold at most, once the candidate is one */
         pid_t instead[INIT_INSTEAD_MAX];
         uint32_t keep_serial; /* 0: none */
-        bool is_sweep_due;    /* once the candidate has been counted */
-        int32_t sweep_since;
 };
 
 /* NULL: no copy has this pid. */

@@ -38,7 +38,7 @@ struct sandbox_host {
                         int fds[SESSION_COUNTERS]);
         /* So many of its processes were stopped (sandbox_rest()). */
         void (*stopped)(void *data, struct sandbox *sandbox, uint32_t n);
-        /* The answer to sandbox_sweep(). */
+        /* The answer to INIT_SWEEP. */
         void (*swept)(void *data, struct sandbox *sandbox);
         /* Answers sandbox_hold(): all have stood still; or, if has_run, code of the sandbox has not. */
         void (*held)(void *data, struct sandbox *sandbox, uint32_t number, bool has_run);
@@ -116,9 +116,6 @@ void sandbox_kill(struct sandbox *sandbox);
 /* SESSION_REST: ms of processor time, SANDBOX_REST_UNLIMITED, or 0. Where no control group can do it, init does. */
 enum { SANDBOX_REST_UNLIMITED = INT32_MAX };
 int sandbox_rest(struct sandbox *sandbox, uint32_t ms);
-
-/* SESSION_SWEEP. Init learns of a copy that is still being counted first. */
-int sandbox_sweep(struct sandbox *sandbox, int32_t since);
 
 /* SESSION_HOLD: stops all of its processes until the number 0. Init does it where no control group can, and then code could run
  * nevertheless: host->held() tells that. It is called once all have stopped, and again for each call with a new number. */
