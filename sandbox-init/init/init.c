@@ -30,7 +30,6 @@
 #include "sandbox-init/init/changes.h"
 #include "sandbox-init/init/hold.h"
 #include "sandbox-init/init/rest.h"
-#include "sandbox-init/init/shares.h"
 
 enum {
         FIRST_WORKER = 2, /* the first process forked in a pid namespace. A pid is not reused before
@@ -505,7 +504,6 @@ static int obey(void)
                 return 1;
         if (n == sizeof(request))
                 handle(&request);
-        shares_look_soon();
         return 0;
 }
 

@@ -51,7 +51,7 @@ const struct timespec *rest_wait(void);
 /* last: the number of the newest process, or 0. Returns how many processes have been stopped because the time is used up, once. */
 size_t rest_tick(const struct rest_spared *spared, pid_t last);
 
-/* Kills the processes that the worker has started since this clock tick, and what these have started, except `spared`: a
- * copy without a name is of a block of an interrupted cell, or was refused.
+/* Kills the processes that the worker has started since this clock tick, and what these have started, except `spared`. A
+ * copy that init has not accepted ends too: it is of a block of the interrupted cell.
  * since: clock ticks since the start of the machine, modulo 2^31. */
 void rest_sweep(const struct rest_spared *spared, int32_t since);

@@ -32,13 +32,6 @@ static struct {
 void shares_open(const struct init_hello *hello)
 {
         shares.count = hello->shares != 0;
-        shares_look_soon();
-}
-
-void shares_look_soon(void)
-{
-        if (!shares.count || shares.is_low || shares.is_new || shares.look_ms == SHARES_RETRY_MS)
-                return;
         shares.look_ms = SHARES_RETRY_MS;
         shares.next_ms = init_clock_ms() + shares.look_ms;
 }

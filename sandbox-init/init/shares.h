@@ -15,8 +15,7 @@ enum {
         SHARES_NICE = 5,
         SHARES_RETRY_MS =
                 100, /* the kernel lets users change one weight in this time, on the whole machine */
-        /* So the weight of a sandbox that has used less processor time is the usual one: with many short sessions those that compute
-         * would have to wait. */
+        /* A sandbox that has used less processor time keeps the usual weight: the changes are left to those that compute. */
         SHARES_FREE_MS = 50,
         SHARES_LOOK_MAX_MS = 12800, /* between two looks at that time */
 };
@@ -29,6 +28,3 @@ int shares_call(pid_t process);
 /* Lowers the weight of a session that code has made, or of the sandbox's own once it has used SHARES_FREE_MS. Returns the
  * milliseconds until it must be called again; 0: after the next shares_call(). */
 int shares_tick(void);
-
-/* A call may have ended: the next look is soon. */
-void shares_look_soon(void);

@@ -83,8 +83,7 @@ bool checkpoint_prepare(struct session *s)
 
 bool checkpoint_make(struct session *s, struct cell *cell)
 {
-        bool is_good = cell->outcome.status == CELL_OK && s->state != SESSION_INTERRUPTING;
-        const char *why = !is_good ? "the code did not end well"
+        const char *why = cell->outcome.status != CELL_OK ? "the code did not end well"
                           : s->copies->is_awaited || s->copies->is_offered
                                   ? "an earlier copy is still being made"
                                   : NULL;
